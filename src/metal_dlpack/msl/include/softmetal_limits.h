@@ -23,39 +23,21 @@
 #define LONG_MIN (-LONG_MAX - 1)
 #define ULONG_MAX 0xffffffffffffffffull
 
-#define FLT_DIG 6
-#define FLT_MANT_DIG 24
-#define FLT_MAX_10_EXP 38
-#define FLT_MAX_EXP 128
-#define FLT_MIN_10_EXP (-37)
-#define FLT_MIN_EXP (-125)
-#define FLT_RADIX 2
-#define FLT_MAX 0x1.fffffep127f
-#define FLT_MIN 0x1.0p-126f
-#define FLT_EPSILON 0x1.0p-23f
-#define FLT_DECIMAL_DIG 9
-#define HALF_DIG 3
-#define HALF_MANT_DIG 11
-#define HALF_MAX_10_EXP 4
-#define HALF_MAX_EXP 16
-#define HALF_MIN_10_EXP (-4)
-#define HALF_MIN_EXP (-13)
-#define HALF_RADIX 2
-#define HALF_MAX half(0x1.ffcp15f)
-#define HALF_MIN half(0x1.0p-14f)
-#define HALF_EPSILON half(0x1.0p-10f)
-#define HALF_DECIMAL_DIG 5
-#define BFLT_DIG 2
-#define BFLT_MANT_DIG 8
-#define BFLT_MAX_10_EXP 38
-#define BFLT_MAX_EXP 128
-#define BFLT_MIN_10_EXP (-37)
-#define BFLT_MIN_EXP (-125)
-#define BFLT_RADIX 2
-#define BFLT_MAX bfloat(0x1.fep127f)
-#define BFLT_MIN bfloat(0x1.0p-126f)
-#define BFLT_EPSILON bfloat(0x1.0p-7f)
-#define BFLT_DECIMAL_DIG 4
+/* FLT_DIG, HALF_DIG, BFLT_DIG and their kind; MAX, MIN and EPSILON are of the type. */
+#define SOFTMETAL_FLOAT_CONSTANTS(T, NAME, dig, decimal_dig, mant_dig, min_10_exp, max_10_exp, \
+                                  min_exp, max_exp, largest, smallest, epsilon)                \
+    constexpr int NAME##_DIG = dig, NAME##_DECIMAL_DIG = decimal_dig,                          \
+                  NAME##_MANT_DIG = mant_dig, NAME##_MIN_10_EXP = min_10_exp,                  \
+                  NAME##_MAX_10_EXP = max_10_exp, NAME##_MIN_EXP = min_exp,                    \
+                  NAME##_MAX_EXP = max_exp, NAME##_RADIX = 2;                                  \
+    constexpr T NAME##_MAX = T(largest), NAME##_MIN = T(smallest), NAME##_EPSILON = T(epsilon);
+SOFTMETAL_FLOAT_CONSTANTS(float, FLT, 6, 9, 24, -37, 38, -125, 128, 0x1.fffffep127f,
+                          0x1.0p-126f, 0x1.0p-23f)
+SOFTMETAL_FLOAT_CONSTANTS(half, HALF, 3, 5, 11, -4, 4, -13, 16, 0x1.ffcp15f, 0x1.0p-14f,
+                          0x1.0p-10f)
+SOFTMETAL_FLOAT_CONSTANTS(bfloat, BFLT, 2, 4, 8, -37, 38, -125, 128, 0x1.fep127f, 0x1.0p-126f,
+                          0x1.0p-7f)
+#undef SOFTMETAL_FLOAT_CONSTANTS
 
 #define MAXFLOAT FLT_MAX
 #define MAXHALF HALF_MAX

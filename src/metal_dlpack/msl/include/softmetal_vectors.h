@@ -17,13 +17,14 @@
 #define SOFTMETAL_ARITHMETIC(M, ...)                                                           \
     M(+, __VA_ARGS__)                                                                          \
     M(-, __VA_ARGS__)                                                                          \
-    M(*, __VA_ARGS__) M(/, __VA_ARGS__) M(%, __VA_ARGS__) M(&, __VA_ARGS__) M(|, __VA_ARGS__)  \
-        M(^, __VA_ARGS__)
+    M(*, __VA_ARGS__)                                                                          \
+    M(/, __VA_ARGS__) M(%, __VA_ARGS__) M(&, __VA_ARGS__) M(|, __VA_ARGS__) M(^, __VA_ARGS__)
 #define SOFTMETAL_COMPARISONS(M, ...)                                                          \
     M(==, __VA_ARGS__)                                                                         \
     M(!=, __VA_ARGS__)                                                                         \
-    M(<, __VA_ARGS__) M(>, __VA_ARGS__) M(<=, __VA_ARGS__) M(>=, __VA_ARGS__)                  \
-        M(&&, __VA_ARGS__) M(||, __VA_ARGS__)
+    M(<, __VA_ARGS__)                                                                          \
+    M(>, __VA_ARGS__)                                                                          \
+    M(<=, __VA_ARGS__) M(>=, __VA_ARGS__) M(&&, __VA_ARGS__) M(||, __VA_ARGS__)
 
 namespace metal {
 template <class T, int N> struct vec;
