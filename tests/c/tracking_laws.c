@@ -283,6 +283,10 @@ finish(void)
         for (int stream = 0; stream < STREAMS; stream++) {
             go_on(stream, false);
         }
+        for (int buffer = 0; buffer < BUFFERS; buffer++) {
+            give_up(buffer);
+            look(buffer, true);
+        }
     }
     for (int stream = 0; stream < STREAMS; stream++) {
         take_failure(stream);
