@@ -140,12 +140,12 @@ def test_every_request_for_a_buffer_is_answered_as_that_for_numpy_s_bytes(size, 
 
 
 def test_a_view_that_is_refused_leaves_no_object_behind():
-    array = md.zeros((3, 4))[:, ::2]
-    view = PyBuffer(obj=object())
-    with pytest.raises(BufferError, match="strided"):
-        get_buffer(array, view, SIMPLE)
-    with pytest.raises(ValueError, match="NULL"):
-        view.obj  # noqa: B018
+    for exporter, words in ((md.zeros((3, 4))[:, ::2], "strided"), (md.Buffer(4, storage="private"), "private")):
+        view = PyBuffer(obj=object())
+        with pytest.raises(BufferError, match=words):
+            get_buffer(exporter, view, SIMPLE)
+        with pytest.raises(ValueError, match="NULL"):
+            view.obj  # noqa: B018
 
 
 @pytest.mark.parametrize(("extent", "nbytes"), [(4, 0), (0, 16)])

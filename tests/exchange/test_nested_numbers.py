@@ -176,7 +176,7 @@ def test_ragged_lists_are_refused_where_they_differ(subtests):
 
 def test_an_item_that_is_no_number_is_named_by_its_place():
     with pytest.raises(TypeError, match=r"^asarray: list \(x\[1\]\[0\] is of type str\) .*; give a number"):
-        md.asarray([[1, 2], ["3", "4"]])
+        md.asarray([[np.float64(1), 2], ["3", "4"]])
     with pytest.raises(TypeError, match=r"^asarray: list \(x\[1\] is beyond int64\) .*dtype: 'uint64'"):
         md.asarray([1, 2**63])
     assert md.asarray([1, 2**63], dtype="uint64").tolist() == [1, 2**63]

@@ -125,6 +125,7 @@ def test_nothing_stumbles_over_a_stride_that_takes_no_step(case, device, version
         assert array[::-1][::-1].tolist() == same
         assert np.asarray(array).tolist() == same
         assert memoryview(array).tolist() == same
+        assert memoryview(array).strides == memoryview(expected).strides
         assert md.asarray(np.asarray(array)).tolist() == same
     array.copy_from(target)
     array.fill(1)
