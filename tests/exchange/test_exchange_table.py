@@ -102,13 +102,6 @@ def test_an_allocator_without_a_function_for_errors_says_no_and_keeps_the_senten
     assert re.search(message, str(md.last_refusal()))
 
 
-@pytest.mark.rule("exchange-stream")
-def test_there_is_no_stream_on_metal():
-    out = ctypes.c_void_p(1)
-    assert table_of(md.Array).stream(8, 0, ctypes.byref(out)) == 0
-    assert out.value is None
-
-
 @pytest.mark.rule("exchange-table")
 def test_a_tensor_is_deleted_where_the_module_is_not_imported(live_buffers, monkeypatch):
     address, out = tensor_of(md.full(3, 2.0)), ctypes.c_void_p()

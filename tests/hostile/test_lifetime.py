@@ -4,7 +4,6 @@ import functools
 import gc
 import weakref
 
-import numpy as np
 import pytest
 from children import output_of
 from dlpack_structs import delete_on_raw_threads, open_capsule
@@ -41,34 +40,6 @@ def test_a_round_trip_leaves_nothing(framework, trip, live_buffers):
 
 
 # ---- who may go first ----
-
-
-@pytest.mark.rule("import-keeps")
-def test_an_array_keeps_numpys_memory(live_buffers):
-    source = np.full(1000, 7.0, np.float32)
-    alive = weakref.ref(source)
-    array = md.from_dlpack(source)[10:]
-    del source
-    gc.collect()
-    assert alive() is not None
-    assert array[0].item() == 7
-    del array
-    gc.collect()
-    assert alive() is None
-
-
-@pytest.mark.needs_torch
-@pytest.mark.rule("import-keeps")
-def test_an_array_keeps_torchs_tensor(live_buffers):
-    import torch
-
-    tensor = torch.full((1000,), 7.0)
-    array = md.from_dlpack(tensor)
-    address = tensor.data_ptr()
-    del tensor
-    others = [torch.zeros(1000) for _ in range(50)]
-    assert all(other.data_ptr() != address for other in others)
-    assert array.tolist() == [7.0] * 1000
 
 
 @pytest.mark.needs_torch

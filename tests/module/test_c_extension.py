@@ -76,6 +76,7 @@ def test_a_handle_of_a_c_library_becomes_an_array(example, live_buffers):
 # ---- DLPack's exchange table, all five members, from C: test_exchange_table.py asks what they promise ----
 
 
+@pytest.mark.rule("exchange-stream")
 @pytest.mark.parametrize("make", ["a", "a[1:, ::2]", "a.T", "a[0, 0]", "a[:0]"])
 def test_c_describes_passes_on_and_makes_the_like(example, make, live_buffers):
     array = eval(make, {"a": md.zeros((3, 6), "int16")})

@@ -75,6 +75,16 @@ def delete_on_raw_threads(tensors):
         assert libc.pthread_join(thread, None) == 0
 
 
+def signed(value):
+    return (value + 2**63) % 2**64 - 2**63
+
+
+def c_strides(shape):
+    sizes = [max(extent, 1) for extent in shape]
+    products = itertools.accumulate([1, *sizes[:0:-1]], lambda a, b: a * b)
+    return [signed(step) for step in products][::-1] if sizes else []
+
+
 class Producer:
     """A hand-made tensor: every field can be set, deletions are counted.
 
@@ -115,8 +125,7 @@ class Producer:
         tensor.ndim = len(shape) if ndim is None and shape is not None else (ndim or 0)
         self._shape = None if shape is None else (ctypes.c_int64 * max(len(shape), 1))(*shape)
         if strides == "C":
-            sizes = [max(extent, 1) for extent in shape or ()]
-            strides = list(itertools.accumulate([1, *sizes[:0:-1]], lambda a, b: a * b))[::-1] if sizes else []
+            strides = c_strides(shape or ())
         self._strides = None if strides is None else (ctypes.c_int64 * max(len(strides), 1))(*strides)
         if self._shape is not None:
             tensor.shape = self._shape

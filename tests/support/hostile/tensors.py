@@ -1,11 +1,10 @@
 """Hand-made tensors whose arrays end at pages that fault, and whose deleters are C."""
 
 import ctypes
-import itertools
 import mmap
 import os
 
-from dlpack_structs import CAPSULE_NAMES, Legacy, Versioned, new_capsule
+from dlpack_structs import CAPSULE_NAMES, Legacy, Versioned, c_strides, new_capsule, signed
 from places import C_FILES
 
 PAGE = mmap.PAGESIZE
@@ -118,16 +117,6 @@ class Tensor:
 
     def free(self):
         libc.munmap(self.base, self.NPAGES * PAGE)
-
-
-def signed(value):
-    return (value + 2**63) % 2**64 - 2**63
-
-
-def c_strides(shape):
-    sizes = [max(extent, 1) for extent in shape]
-    products = itertools.accumulate([1, *sizes[:0:-1]], lambda a, b: a * b)
-    return [signed(step) for step in products][::-1] if sizes else []
 
 
 class Handing:
