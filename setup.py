@@ -102,7 +102,7 @@ def link_args() -> list[str]:
         named = ("Metal", "Foundation", "CoreGraphics", "CoreFoundation", "CoreVideo", "IOSurface")
         frameworks = [part for name in named for part in ("-framework", name)]
         return [*sanitizer_args(), *frameworks, "-lobjc", "-Wl,-exported_symbol,_PyInit__core"]
-    return [*sanitizer_args(), "-lobjc", "-pthread", "-ldl", f"-Wl,--version-script={EXPORTS}"]
+    return [*sanitizer_args(), "-lobjc", "-pthread", "-ldl", "-lrt", f"-Wl,--version-script={EXPORTS}"]
 
 
 def core_extension() -> Extension:

@@ -58,7 +58,7 @@ hurry(void)
     }
 }
 
-/* On the guard's stack: the processor, or the watchdog, has taken the thread here. */
+/* On the guard's stack: the processor, or the timer, has taken the thread here. */
 SOFT_ON_FIBER static void
 leave_kernel(void)
 {

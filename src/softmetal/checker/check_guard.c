@@ -1,7 +1,7 @@
 /* check_guard.c: see check_guard.h.
  *
- * Owns:    the earlier handlers; the list of guards, behind `lock`; the watchdog, which lives on.
- * Calls:   pthread, sigaction, sigaltstack.
+ * Owns:    the earlier handlers and the number of guards, behind `lock`.
+ * Calls:   sigaction, sigaltstack, timer_create.
  * Threads: the handler runs on any thread and looks at that thread's guard alone.
  */
 #define _GNU_SOURCE /* REG_RIP */
@@ -12,22 +12,25 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 #include "softmetal/host.h"
 
 #define SIGNAL_STACK_NBYTES ((size_t)64 << 10)
 #define LEAVE_STACK_NBYTES ((size_t)64 << 10)
 #define NUDGE_NS 2000000
+#ifndef sigev_notify_thread_id /* glibc's name for it */
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
 #define PATIENCE 25 /* nudges after which a kernel counts as one that touches no memory */
 
 static const int watched[] = {SIGSEGV, SIGBUS, SIGILL, SIGTRAP, SIGFPE, SIGURG};
 #define WATCHED_COUNT (sizeof watched / sizeof watched[0])
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed;
-static soft_guard *guards; /* of all threads */
-static bool has_watchdog;
+static int guard_count; /* of all threads */
 static struct sigaction earlier[WATCHED_COUNT];
 
 /* In the static block: a handler must not make the loader allocate. */
@@ -94,10 +97,9 @@ handle(int number, siginfo_t *info, void *context)
         at == (uintptr_t)info->si_addr) {
         is_kernel = true; /* it jumped into nowhere */
     }
-    int nudges = guard == NULL ? 0 : __atomic_load_n(&guard->nudges, __ATOMIC_RELAXED);
-    if (number == SIGURG && nudges > 0) {
+    if (number == SIGURG && guard != NULL && soft_monotonic_ns() >= guard->deadline_ns) {
         guard->hurry();
-        if (!is_kernel || nudges < PATIENCE) {
+        if (++guard->nudges < PATIENCE || !is_kernel) {
             return; /* the next one may find it there */
         }
     }
@@ -137,42 +139,6 @@ uninstall(void)
     }
 }
 
-/* Nudge what is overdue; the time to look again. */
-static uint64_t
-nudge_locked(void)
-{
-    uint64_t now_ns = soft_monotonic_ns(), next_ns = SOFT_FOREVER;
-    for (soft_guard *guard = guards; guard != NULL; guard = guard->next) {
-        uint64_t when_ns = guard->deadline_ns;
-        if (now_ns >= when_ns) {
-            __atomic_add_fetch(&guard->nudges, 1, __ATOMIC_RELAXED);
-            pthread_kill(guard->thread, SIGURG);
-            when_ns = now_ns + NUDGE_NS;
-        }
-        next_ns = when_ns < next_ns ? when_ns : next_ns;
-    }
-    return next_ns;
-}
-
-static void *
-watch(void *unused)
-{
-    (void)unused;
-    pthread_mutex_lock(&lock);
-    for (;;) {
-        soft_monotonic_wait(&changed, &lock, nudge_locked());
-    }
-    return NULL;
-}
-
-/* Without it a kernel may hang, and that is all. */
-static void
-start_watchdog_locked(void)
-{
-    soft_monotonic_init_cond(&changed);
-    has_watchdog = soft_thread_start(watch, NULL);
-}
-
 static bool
 take_stacks(soft_guard *guard)
 {
@@ -202,6 +168,20 @@ unblock(soft_guard *guard)
     pthread_sigmask(SIG_UNBLOCK, &set, &guard->earlier_mask);
 }
 
+/* Nudges the thread from its deadline on.  Without it a kernel may hang, and that is all. */
+static void
+start_timer(soft_guard *guard, uint64_t seconds)
+{
+    struct sigevent nudge = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGURG};
+    struct itimerspec when = {.it_value = {.tv_sec = (time_t)seconds},
+                              .it_interval = {.tv_nsec = NUDGE_NS}};
+    nudge.sigev_notify_thread_id = (pid_t)syscall(SYS_gettid);
+    guard->has_timer = timer_create(CLOCK_MONOTONIC, &nudge, &guard->timer) == 0;
+    if (guard->has_timer) { /* 0 seconds: it stands still */
+        timer_settime(guard->timer, 0, &when, NULL);
+    }
+}
+
 bool
 soft_guard_enter(soft_guard *guard, uint64_t seconds)
 {
@@ -210,23 +190,15 @@ soft_guard_enter(soft_guard *guard, uint64_t seconds)
     }
     guard->signal = 0;
     guard->nudges = 0;
-    guard->thread = pthread_self();
     guard->deadline_ns =
         seconds != 0 ? soft_monotonic_after(seconds, 1000000000) : SOFT_FOREVER;
     mine = guard;
     pthread_mutex_lock(&lock);
-    if (guards == NULL) {
+    if (guard_count++ == 0) {
         install();
     }
-    guard->next = guards;
-    guards = guard;
-    if (seconds != 0 && !has_watchdog) {
-        start_watchdog_locked();
-    }
-    if (has_watchdog) {
-        pthread_cond_signal(&changed);
-    }
     pthread_mutex_unlock(&lock);
+    start_timer(guard, seconds);
     unblock(guard);
     return true;
 }
@@ -235,14 +207,12 @@ void
 soft_guard_exit(soft_guard *guard)
 {
     pthread_sigmask(SIG_SETMASK, &guard->earlier_mask, NULL);
-    pthread_mutex_lock(&lock); /* after this no nudge is sent to the thread */
-    soft_guard **place = &guards;
-    while (*place != guard) {
-        place = &(*place)->next;
+    if (guard->has_timer) {
+        timer_delete(guard->timer);
     }
-    *place = guard->next;
     mine = NULL;
-    if (guards == NULL) {
+    pthread_mutex_lock(&lock);
+    if (--guard_count == 0) {
         uninstall();
     }
     pthread_mutex_unlock(&lock);

@@ -4,14 +4,14 @@
  * Two ways lead there.  An instruction of the image makes the processor complain (a pointer into
  * nowhere, a trap that clang put behind an array, a division by zero, no stack left): a handler of
  * SIGSEGV, SIGBUS, SIGILL, SIGTRAP, SIGFPE on a stack of its own.  Or the launch takes longer than
- * allowed: a watchdog thread sends SIGURG until it finds the thread in the image.  Either way the
+ * allowed: a timer sends the thread SIGURG until that finds it in the image.  Either way the
  * thread goes on in `leave`, on a small stack.  Nothing of ours is interrupted: code outside the
  * image, ours and the C library's, is never left so, and its faults go to the earlier handlers.
  *
  * The handlers are installed while a checked kernel runs, and hand on what is not theirs.
  *
- * Owns:    the handlers, the watchdog, a stack for each guard.
- * Calls:   pthread, sigaction.
+ * Owns:    the handlers; a timer and a stack for each guard.
+ * Calls:   pthread, sigaction, timer_create.
  * Threads: a guard belongs to the OS thread that entered it.
  */
 #ifndef SOFT_CHECK_GUARD_H
@@ -21,6 +21,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
 
 typedef struct soft_guard {
     uintptr_t image_low, image_high; /* instructions there may be left for good */
@@ -32,10 +33,10 @@ typedef struct soft_guard {
     uintptr_t instruction; /* where */
     /* its own */
     int nudges;
-    pthread_t thread;
+    bool has_timer;
+    timer_t timer;
     sigset_t earlier_mask;
     uint64_t deadline_ns;
-    struct soft_guard *next;
     void *stacks;
     void *earlier_stack; /* of signals */
     uintptr_t earlier_nbytes;
