@@ -35,16 +35,3 @@ REFUSED = {
 def test_views_that_have_no_items_are_refused_in_the_same_words(make, words, take):
     with pytest.raises(ValueError, match=f"asarray: .*{words}"):
         take(make())
-
-
-@pytest.mark.parametrize("key", [np.s_[::-1], np.s_[::2], np.s_[:, ::-3], np.s_[1:1], np.s_[:, None, 0]])
-def test_strides_in_bytes_become_strides_in_items(key):
-    view = memoryview(np.arange(42, dtype="i2").reshape(6, 7)[key])
-    expected = np.asarray(view)
-    array = md.asarray(view)
-    assert array.tolist() == expected.tolist()
-    if expected.size:
-        assert [stride * 2 for stride in array.strides] == list(expected.strides)
-    target = md.zeros(expected.shape, "int16")
-    target.copy_from(view)
-    assert target.tolist() == expected.tolist()
