@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -311,16 +312,22 @@ def test_a_number_has_the_bytes_of_its_type_and_no_more(reports_of):
     assert re.search(outside("reads", "4 to 7", r"buffer 0 \(a\)", 4), message)
 
 
+def caught_signals() -> str:
+    """As the system has them: Python's table knows of its own handlers only."""
+    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("SigCgt")]
+    return line
+
+
 def test_handlers_of_signals_are_given_back(reports_of):
     import signal
 
     seen = []
     numbers = [signal.SIGSEGV, signal.SIGILL, signal.SIGFPE, signal.SIGBUS, signal.SIGTRAP, signal.SIGURG]
     previous = signal.signal(signal.SIGURG, lambda *_: seen.append(1))
-    before = [signal.getsignal(number) for number in numbers]
+    before = [signal.getsignal(number) for number in numbers], caught_signals()
     try:
         assert reports_of(source_of("b[i] = 100 / t;")) is not None
-        assert [signal.getsignal(number) for number in numbers] == before
+        assert ([signal.getsignal(number) for number in numbers], caught_signals()) == before
         signal.raise_signal(signal.SIGURG)
         assert seen == [1]
     finally:

@@ -206,10 +206,11 @@ soft_guard_enter(soft_guard *guard, uint64_t seconds)
 void
 soft_guard_exit(soft_guard *guard)
 {
-    pthread_sigmask(SIG_SETMASK, &guard->earlier_mask, NULL);
     if (guard->has_timer) {
-        timer_delete(guard->timer);
+        timer_delete(
+            guard->timer); /* what it has sent comes now, before the signal is blocked */
     }
+    pthread_sigmask(SIG_SETMASK, &guard->earlier_mask, NULL);
     mine = NULL;
     pthread_mutex_lock(&lock);
     if (--guard_count == 0) {
