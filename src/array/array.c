@@ -213,9 +213,9 @@ array_view(ArrayObject *self, const strided_layout *layout)
     }
     (void)errors_copy_required(
         state_of(op),
-        "Array: the first %s item of the view begins at bit %d of byte %lld of the buffer, "
-        "and a view must begin on a byte; begin it at another item, or view "
-        "a.copy(padded=True), where each item has a byte.",
+        "Array: the first %s item of the view begins at bit %d of byte %lld of the buffer, and "
+        "a view must begin on a byte; begin it at another item, or view a.copy(padded=True), "
+        "where each item has a byte.",
         dtype_name(self->dtype).text, (int)view->first_bit, (long long)view->byte_offset);
     Py_DECREF(op);
     return NULL;
@@ -239,12 +239,11 @@ array_allocate(md_state *state, const char *function, const array_creation *what
                           what->order, &fault)) {
         return fault.code != LAYOUT_FAULT_OVERFLOW
                    ? errors_from_layout(state, function, &fault)
-                   : PyErr_Format(PyExc_ValueError,
-                                  "%s: 2**63 bytes or more are more than one buffer of the "
-                                  "device can hold (max_buffer_length is %llu bytes); use "
-                                  "several arrays.",
-                                  function,
-                                  (unsigned long long)what->device->facts.max_buffer_length);
+                   : PyErr_Format(
+                         PyExc_ValueError,
+                         "%s: 2**63 bytes or more are more than one buffer of the device can "
+                         "hold (max_buffer_length is %llu bytes); use several arrays.",
+                         function, (unsigned long long)what->device->facts.max_buffer_length);
     }
     int64_t nbytes =
         count_bytes(layout_volume(&layout), dtype_step_bits(what->dtype, what->is_padded));
@@ -264,9 +263,8 @@ array_check_padding(const char *function, DLDataType dtype)
         return 0;
     }
     return errors_raise(PyExc_ValueError,
-                        "%s: only items of one lane can be padded to a byte, not "
-                        "%s.",
-                        function, dtype_name(dtype).text);
+                        "%s: only items of one lane can be padded to a byte, not %s.", function,
+                        dtype_name(dtype).text);
 }
 
 int64_t

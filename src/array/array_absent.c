@@ -153,8 +153,8 @@ int
 array_contains(PyObject *op, PyObject *value)
 {
     PyErr_Format(PyExc_TypeError,
-                 "%.100s in %.100s: an Array compares no items; write `x in a.tolist()` or "
-                 "`x in np.asarray(a)`.",
+                 "%.100s in %.100s: an Array compares no items; write `x in a.tolist()` or `x "
+                 "in np.asarray(a)`.",
                  name_of(value), name_of(op));
     return -1;
 }

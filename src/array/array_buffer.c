@@ -16,8 +16,7 @@ check_within_buffer(const metal_storage *storage, int64_t first, int64_t end)
     if (first < 0 || (uint64_t)end > storage->nbytes) {
         return errors_raise(
             PyExc_ValueError,
-            "Buffer.array: the items lie in bytes %lld to %lld, past the Buffer's %zu "
-            "bytes.",
+            "Buffer.array: the items lie in bytes %lld to %lld, past the Buffer's %zu bytes.",
             (long long)first, (long long)end, storage->nbytes);
     }
     if ((uint64_t)first < storage->first_byte && end > first) {
@@ -38,18 +37,16 @@ check_alignment(const strided_layout *layout, int64_t item_bits, DLDataType dtyp
 {
     int first_bit = (int)(layout->offset * (item_bits % 8) & 7);
     if (first_bit != 0) {
-        return errors_raise(
-            PyExc_ValueError,
-            "Buffer.array: the layout's slice_offset (%lld) is at bit %d of a byte; an Array "
-            "begins on a byte.",
-            (long long)layout->offset, first_bit);
+        return errors_raise(PyExc_ValueError,
+                            "Buffer.array: the layout's slice_offset (%lld) is at bit %d of a "
+                            "byte; an Array begins on a byte.",
+                            (long long)layout->offset, first_bit);
     }
     if (first % dtype_alignment(dtype) != 0) {
-        return errors_raise(
-            PyExc_ValueError,
-            "Buffer.array: byte_offset (%lld) is not a multiple of the element's alignment "
-            "(%lld bytes).",
-            (long long)byte_offset, (long long)dtype_alignment(dtype));
+        return errors_raise(PyExc_ValueError,
+                            "Buffer.array: byte_offset (%lld) is not a multiple of the "
+                            "element's alignment (%lld bytes).",
+                            (long long)byte_offset, (long long)dtype_alignment(dtype));
     }
     return 0;
 }
@@ -109,15 +106,13 @@ const char array_from_buffer_doc[] =
     "    A shape means C order.\n"
     "dtype : dtype or a name of one\n"
     "byte_offset : int, optional\n"
-    "    Where element 0 is, in bytes from byte 0 of the MTLBuffer; a multiple of the "
-    "element's alignment.\n"
-    "    Default: offset, which is 0 except over host memory.\n"
+    "    Where element 0 is, in bytes from byte 0 of the MTLBuffer; a multiple of the\n"
+    "    element's alignment.  Default: offset, which is 0 except over host memory.\n"
     "padded : bool\n"
     "    Sub-byte items have a byte each, in its lowest bits; default: they are packed.\n\n"
     "Returns\n-------\nArray\n\n"
     "Raises\n------\n"
-    "ValueError\n"
-    "    Items would lie outside the Buffer, or unaligned.\n\n"
+    "ValueError\n    Items would lie outside the Buffer, or unaligned.\n\n"
     "Memory: no copy; the Array keeps the Buffer open.";
 
 PyObject *

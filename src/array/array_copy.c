@@ -70,10 +70,10 @@ check_dtypes(const char *function, DLDataType dst, DLDataType src)
     if (dtype_equal(dst, src)) {
         return 0;
     }
-    return errors_raise(PyExc_TypeError,
-                        "%s: items of %s cannot be copied to items of %s; a[...] = value "
-                        "converts.",
-                        function, dtype_name(src).text, dtype_name(dst).text);
+    return errors_raise(
+        PyExc_TypeError,
+        "%s: items of %s cannot be copied to items of %s; a[...] = value converts.", function,
+        dtype_name(src).text, dtype_name(dst).text);
 }
 
 static int

@@ -182,9 +182,8 @@ array_index(PyObject *op)
      * would make so many zeros, and a[i] would lose the axis.  TypeError: then bytes(a) takes
      * the buffer. */
     if (!is_integer || self->ndim != 0) {
-        return PyErr_Format(PyExc_TypeError,
-                            "Only an Array of one integer and no axes can be used as an index; "
-                            "write a[i], or a.item().");
+        return PyErr_Format(PyExc_TypeError, "Only an Array of one integer and no axes can be "
+                                             "used as an index; write a[i], or a.item().");
     }
     return convert_item("index(Array)", op, PyNumber_Index);
 }
@@ -215,11 +214,10 @@ array_method_format(PyObject *op, PyObject *spec)
         return PyObject_Str(op);
     }
     if (array_cast(op)->ndim != 0) {
-        return PyErr_Format(
-            PyExc_TypeError,
-            "format(Array): %R formats one number, and this array has %d axes.  "
-            "Take one item, a[i].",
-            spec, array_cast(op)->ndim);
+        return PyErr_Format(PyExc_TypeError,
+                            "format(Array): %R formats one number, and this array has %d "
+                            "axes.  Take one item, a[i].",
+                            spec, array_cast(op)->ndim);
     }
     PyObject *number = only_number("format(Array)", op);
     PyObject *text = number == NULL ? NULL : PyObject_Format(number, spec);

@@ -86,8 +86,8 @@ check_one_shape(const char *function, PyObject *const *args, Py_ssize_t nargs)
     }
     if (shape != NULL) {
         PyErr_Format(PyExc_TypeError,
-                     "%s: %R is not an element type; if it is an extent, pass the shape as "
-                     "one argument: %s(%R).",
+                     "%s: %R is not an element type; if it is an extent, pass the shape as one "
+                     "argument: %s(%R).",
                      function, args[1], function, shape);
         Py_DECREF(shape);
     }

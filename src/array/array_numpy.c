@@ -93,9 +93,8 @@ require_lane(const char *function, const ArrayObject *self)
         return 0;
     }
     return errors_raise(PyExc_TypeError,
-                        "%s: NumPy, which converts items, has no type of %d lanes; "
-                        "convert a.view('%s'), "
-                        "whose last axis counts the lanes.",
+                        "%s: NumPy, which converts items, has no type of %d lanes; convert "
+                        "a.view('%s'), whose last axis counts the lanes.",
                         function, (int)self->dtype.lanes, dtype_find(self->dtype)->name);
 }
 
@@ -325,14 +324,13 @@ const char array_doc_astype[] =
     "    False: return a view if the type is the same already; otherwise copy.\n\n"
     "Returns\n-------\n"
     "Array\n    In C order, of the same shape and storage, on the same device.\n\n"
-    "The rule is that of NumPy's astype with casting='unsafe': every pair of types converts.  "
-    "A float\n"
-    "rounds to nearest, ties to even; what is larger than the target's largest number\n"
+    "The rule is that of NumPy's astype with casting='unsafe': every pair of types converts.\n"
+    "A float rounds to nearest, ties to even; what is larger than the target's largest number\n"
     "becomes infinity; NaN if the target has no infinity; its largest number if it has\n"
     "neither.  Floats to integers drop the fraction; integers to narrower ones keep the low\n"
-    "bits; complex to real drops the imaginary part, with\n"
-    "NumPy's ComplexWarning; as bool, everything but 0 is True.  The result is undefined\n"
-    "for infinity and NaN as integers, and for NaN in a type that has none.\n\n"
+    "bits; complex to real drops the imaginary part, with NumPy's ComplexWarning; as bool,\n"
+    "everything but 0 is True.  The result is undefined for infinity and NaN as integers, and\n"
+    "for NaN in a type that has none.\n\n"
     "Raises\n------\n"
     "TypeError\n    Either type has several lanes: view(dtype) first.\n"
     "ImportError\n"

@@ -203,12 +203,10 @@ const char array_doc_metal_stream[] =
     "What to wait for on the GPU before using the buffer.\n\n"
     "Returns\n-------\n"
     "tuple of int\n"
-    "    (version, queue, event, value): 1, the id<MTLCommandQueue> that last worked on the "
-    "buffer or the\n"
-    "    default stream's, the id<MTLSharedEvent> and the value it has once our work in flight "
-    "on the\n"
-    "    buffer is done; 0, which every event has reached, if there is none.  Borrowed from\n"
-    "    the stream.\n\n"
+    "    (version, queue, event, value): 1, the id<MTLCommandQueue> that last worked on the\n"
+    "    buffer or the default stream's, the id<MTLSharedEvent> and the value it has once our\n"
+    "    work in flight on the buffer is done; 0, which every event has reached, if there is\n"
+    "    none.  Borrowed from the stream.\n\n"
     "Raises\n------\nMetalError\n    Metal gave no queue or command buffer.\n\n"
     "Source: docs/metal_stream.md.";
 

@@ -126,11 +126,10 @@ refuse_reshape(PyObject *op, const char *function, const strided_layout *in,
     PyObject *from = strides == NULL ? NULL : layout_tuple(in->shape, in->ndim);
     PyObject *to = from == NULL ? NULL : layout_tuple(shape, ndim);
     if (to != NULL) {
-        errors_copy_required(
-            state_of(op),
-            "%s: shape %R with strides %R cannot be viewed as shape %R without a copy; call "
-            "a.copy() first.",
-            function, from, strides, to);
+        errors_copy_required(state_of(op),
+                             "%s: shape %R with strides %R cannot be viewed as shape %R "
+                             "without a copy; call a.copy() first.",
+                             function, from, strides, to);
     }
     Py_XDECREF(to);
     Py_XDECREF(from);
@@ -341,10 +340,11 @@ array_method_flatten(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyOb
 
 /* ---- rights ---- */
 
-const char array_doc_as_readonly[] = "as_readonly($self, /)\n--\n\n"
-                                     "A view through which nothing can be written.\n\n"
-                                     "Its DLPack exports carry the READ_ONLY flag; a legacy "
-                                     "capsule, which has none, is refused.";
+const char array_doc_as_readonly[] =
+    "as_readonly($self, /)\n--\n\n"
+    "A view through which nothing can be written.\n\n"
+    "Its DLPack exports carry the READ_ONLY flag; a legacy capsule, which has none, is\n"
+    "refused.";
 
 PyObject *
 array_method_as_readonly(PyObject *op, PyObject *Py_UNUSED(unused))
@@ -428,11 +428,10 @@ array_method_view(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObjec
     /* Padded items stay so in a type of as many bits; seen as whole bytes they are bytes. */
     bool is_padded = self->is_padded && dtype.lanes == 1 && dtype.bits == self->dtype.bits;
     if (!recount(self, dtype, dtype_step_bits(dtype, is_padded), &out)) {
-        return PyErr_Format(
-            PyExc_ValueError,
-            "Array.view: the last axis of %s items is not contiguous or its bytes "
-            "do not divide into %s items; use copy() or slice it.",
-            dtype_name(self->dtype).text, dtype_name(dtype).text);
+        return PyErr_Format(PyExc_ValueError,
+                            "Array.view: the last axis of %s items is not contiguous or its "
+                            "bytes do not divide into %s items; use copy() or slice it.",
+                            dtype_name(self->dtype).text, dtype_name(dtype).text);
     }
     if (self->nitems > 0 && self->byte_offset % dtype_alignment(dtype) != 0) {
         return PyErr_Format(PyExc_ValueError,

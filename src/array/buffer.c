@@ -104,8 +104,9 @@ wrap_handle(md_state *state, metal_storage *parent, bridge_buffer *handle, size_
 {
     const device_record *device = devices_find(bridge_buffer_device(handle));
     if (device == NULL) { /* unreached: another machine, or NumPy 1 */
-        PyErr_SetString(PyExc_ValueError, "Buffer.from_handle: the buffer's device is none of "
-                                          "metal_dlpack.devices().");
+        PyErr_SetString(
+            PyExc_ValueError,
+            "Buffer.from_handle: the buffer's device is none of metal_dlpack.devices().");
         storage_release(parent);
         return NULL;
     }
@@ -196,11 +197,10 @@ refuse_surface(md_state *state, bridge_status status, size_t nbytes)
     case BRIDGE_NO_ADDRESS:
     case BRIDGE_NOT_PAGES:
     case BRIDGE_OTHER_PAGES:
-        return errors_copy_required(
-            state,
-            "%s: the surface's memory (%zu bytes) cannot be shared: %s; "
-            "lock it and copy its bytes.",
-            function, nbytes, text);
+        return errors_copy_required(state,
+                                    "%s: the surface's memory (%zu bytes) cannot be shared: "
+                                    "%s; lock it and copy its bytes.",
+                                    function, nbytes, text);
     default: return errors_from_bridge(state, function, status, NULL, nbytes);
     }
 }
@@ -219,9 +219,8 @@ const char buffer_from_iosurface_doc[] =
     "NotImplementedError\n    This is not macOS.\n"
     "ValueError\n    The handle is neither of the two, or the pixel buffer has no surface.\n"
     "CopyRequiredError\n    Metal cannot share the surface's memory.\n\n"
-    "Memory: no copy; the surface is kept, and counts as in use, until the Buffer is closed "
-    "and the\n"
-    "last export is gone.  The caller must use the bytes on the CPU only between\n"
+    "Memory: no copy; the surface is kept, and counts as in use, until the Buffer is closed\n"
+    "and the last export is gone.  The caller must use the bytes on the CPU only between\n"
     "IOSurfaceLock and IOSurfaceUnlock.\n\n"
     "Source: IOSurfaceRef.h; MTLDevice newBufferWithBytesNoCopy:length:options:deallocator:.";
 
@@ -237,11 +236,10 @@ buffer_from_iosurface(PyObject *type, PyObject *const *args, Py_ssize_t nargs,
         return NULL;
     }
     if (!PyLong_Check(values[0])) {
-        return PyErr_Format(
-            PyExc_TypeError,
-            "Buffer.from_iosurface: the handle must be an int (the address of an "
-            "IOSurfaceRef), not %.100s.",
-            Py_TYPE(values[0])->tp_name);
+        return PyErr_Format(PyExc_TypeError,
+                            "Buffer.from_iosurface: the handle must be an int (the address of "
+                            "an IOSurfaceRef), not %.100s.",
+                            Py_TYPE(values[0])->tp_name);
     }
     void *handle = PyLong_AsVoidPtr(values[0]);
     if (handle == NULL && PyErr_Occurred()) {
@@ -404,8 +402,8 @@ buffer_getbuffer(PyObject *op, Py_buffer *view, int flags)
     }
     if (storage->mode == BRIDGE_PRIVATE) {
         return errors_raise(state_of(op)->copy_required_error,
-                            "memoryview(Buffer): private storage has no CPU "
-                            "address; use copy_to() to get its bytes.");
+                            "memoryview(Buffer): private storage has no CPU address; use "
+                            "copy_to() to get its bytes.");
     }
     static char empty[1]; /* an address for no bytes */
     void *address = storage->address == NULL ? empty : storage->address + storage->first_byte;

@@ -96,8 +96,8 @@ view_items_dtype(const char *function, const Py_buffer *view, DLDataType *out)
         return 0;
     }
     return errors_raise(PyExc_ValueError,
-                        "%s: the buffer's format '%s' is structured, of non-native byte "
-                        "order, or unknown; convert it first.",
+                        "%s: the buffer's format '%s' is structured, of non-native byte order, "
+                        "or unknown; convert it first.",
                         function, view->format == NULL ? "B" : view->format);
 }
 

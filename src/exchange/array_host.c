@@ -30,12 +30,12 @@ numpy_of_any_storage(ArrayObject *self, int copy, bool *is_fresh)
         return array_numpy_view("Array.__array__", self);
     }
     if (copy == 0) {
-        return errors_copy_required(
-            state_of((PyObject *)self),
-            "Array.__array__: %s, so a copy is needed and copy=False forbids "
-            "it; pass copy=None.",
-            array_is_packed(self) ? "NumPy has one byte for each item"
-                                  : "private storage has no CPU address");
+        return errors_copy_required(state_of((PyObject *)self),
+                                    "Array.__array__: %s, so a copy is needed and copy=False "
+                                    "forbids it; pass copy=None.",
+                                    array_is_packed(self)
+                                        ? "NumPy has one byte for each item"
+                                        : "private storage has no CPU address");
     }
     *is_fresh = true;
     return array_numpy_copy("Array.__array__", self);
@@ -57,9 +57,8 @@ wants_other_type(PyObject *view, PyObject *dtype, PyObject **wanted)
 
 const char array_doc_array[] =
     "__array__($self, /, dtype=None, copy=None)\n--\n\n"
-    "A NumPy array: of the same memory for shared and managed storage, a copy for private "
-    "storage and\n"
-    "for packed sub-byte items, of which NumPy gives each a byte.\n\n"
+    "A NumPy array: of the same memory for shared and managed storage, a copy for private\n"
+    "storage and for packed sub-byte items, of which NumPy gives each a byte.\n\n"
     "Waits for pending GPU work on the buffer.  Types that NumPy lacks come from ml_dtypes.\n\n"
     "Raises\n------\n"
     "CopyRequiredError\n    copy=False, and the storage is private, the items are packed, or "
@@ -147,9 +146,9 @@ array_get_host(PyObject *op, void *Py_UNUSED(closure))
 {
     md_state *state = state_of(op);
     if (array_storage(array_cast(op))->mode == BRIDGE_PRIVATE) {
-        return errors_copy_required(state,
-                                    "Array.host: private storage has no CPU address; use "
-                                    "copy(storage='shared').host.");
+        return errors_copy_required(
+            state,
+            "Array.host: private storage has no CPU address; use copy(storage='shared').host.");
     }
     HostViewObject *self = PyObject_GC_New(HostViewObject, state->host_view_type);
     if (self != NULL) {
@@ -161,8 +160,7 @@ array_get_host(PyObject *op, void *Py_UNUSED(closure))
 
 PyDoc_STRVAR(
     host_view_dlpack_doc,
-    "__dlpack__($self, /, *, stream=None, max_version=None, dl_device=None, copy=None)\n"
-    "--\n\n"
+    "__dlpack__($self, /, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
     "Array.__dlpack__ with dl_device=(1, 0) as the default.");
 
 static PyObject *
@@ -188,10 +186,11 @@ host_view_array(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject 
     return array_method_array((PyObject *)array_of_host_view(op), args, nargs, kwnames);
 }
 
-PyDoc_STRVAR(host_view_reduce_doc, "__reduce__($self, /)\n--\n\n"
-                                   "Pickle as the host view of an equal Array, which carries "
-                                   "the items; copy.copy() is another view of\n"
-                                   "the same memory, copy.deepcopy() one of a copy.");
+PyDoc_STRVAR(
+    host_view_reduce_doc,
+    "__reduce__($self, /)\n--\n\n"
+    "Pickle as the host view of an equal Array, which carries the items; copy.copy() is\n"
+    "another view of the same memory, copy.deepcopy() one of a copy.");
 
 static PyObject *
 host_view_reduce(PyObject *op, PyObject *Py_UNUSED(unused))
@@ -247,11 +246,11 @@ host_view_dealloc(PyObject *op)
     Py_DECREF(type);
 }
 
-PyDoc_STRVAR(host_view_doc,
-             "The memory of an Array as a CPU array: Array.host.\n\n"
-             "It reports __dlpack_device__() == (1, 0) and exports kDLCPU tensors of\n"
-             "the same bytes, for consumers that take nothing else (JAX, MLX on\n"
-             "Linux).");
+PyDoc_STRVAR(
+    host_view_doc,
+    "The memory of an Array as a CPU array: Array.host.\n\n"
+    "It reports __dlpack_device__() == (1, 0) and exports kDLCPU tensors of the same bytes,\n"
+    "for consumers that take nothing else (JAX, MLX on Linux).");
 
 static PyType_Slot host_view_slots[] = {
     {Py_tp_doc, (void *)host_view_doc},     {Py_tp_dealloc, host_view_dealloc},
@@ -311,9 +310,9 @@ check_storage(const metal_storage *storage)
     if (storage->mode != BRIDGE_PRIVATE) {
         return 0;
     }
-    return errors_raise(PyExc_AttributeError,
-                        "Array.__array_interface__: private storage has no address; use "
-                        "np.asarray(a).");
+    return errors_raise(
+        PyExc_AttributeError,
+        "Array.__array_interface__: private storage has no address; use np.asarray(a).");
 }
 
 PyObject *

@@ -42,8 +42,8 @@ check_request(ArrayObject *self, const char *format, int flags)
 {
     if (array_storage(self)->mode == BRIDGE_PRIVATE) {
         return errors_raise(state_of((PyObject *)self)->copy_required_error,
-                            "memoryview(Array): private storage has no CPU address; "
-                            "use copy(storage='shared').");
+                            "memoryview(Array): private storage has no CPU address; use "
+                            "copy(storage='shared').");
     }
     if (format == NULL) {
         return errors_raise(PyExc_BufferError,

@@ -23,13 +23,11 @@ const char array_doc_to[] =
     "Give the array to another framework, which shares the memory where it can.\n\n"
     "Parameters\n----------\n"
     "target : type or module\n"
-    "    A type with __dlpack_c_exchange_api__ (torch.Tensor), the fast way; or a\n"
-    "    module with from_dlpack (torch, numpy, jax.numpy, mlx.core), whose `Tensor` is taken "
-    "if it has\n"
+    "    A type with __dlpack_c_exchange_api__ (torch.Tensor), the fast way; or a module with\n"
+    "    from_dlpack (torch, numpy, jax.numpy, mlx.core), whose `Tensor` is taken if it has\n"
     "    such a table.\n\n"
     "Returns\n-------\n"
-    "object\n"
-    "    The target's array.  A module that does not take Metal memory gets `host`.\n\n"
+    "object\n    The target's array.  A module that does not take Metal memory gets `host`.\n\n"
     "Raises\n------\n"
     "TypeError\n    The target is neither.\n"
     "BufferError\n    As __dlpack__; and whatever the target raises.\n"
@@ -90,10 +88,10 @@ refuse_target(md_state *state, PyObject *target)
 {
     DLDataType dtype;
     if (dtype_type_convert(state, "Array.to", target, &dtype) == 0) {
-        return PyErr_Format(PyExc_TypeError,
-                            "Array.to: %R is an element type, not a framework; write "
-                            "a.astype('%s').",
-                            target, dtype_name(dtype).text);
+        return PyErr_Format(
+            PyExc_TypeError,
+            "Array.to: %R is an element type, not a framework; write a.astype('%s').", target,
+            dtype_name(dtype).text);
     }
     PyErr_Clear();
     PyObject *name = name_of_target(target);
@@ -107,11 +105,10 @@ refuse_target(md_state *state, PyObject *target)
                      ((PyTypeObject *)target)->tp_name, instead);
     }
     else if (name != NULL) {
-        PyErr_Format(
-            PyExc_TypeError,
-            "Array.to: %R is neither a type with __dlpack_c_exchange_api__ nor a module "
-            "with from_dlpack; write %s.",
-            target, instead);
+        PyErr_Format(PyExc_TypeError,
+                     "Array.to: %R is neither a type with __dlpack_c_exchange_api__ nor a "
+                     "module with from_dlpack; write %s.",
+                     target, instead);
     }
     Py_XDECREF(name);
     return NULL;
@@ -282,11 +279,10 @@ convert_place(md_state *state, PyObject *value, bool *is_cpu)
         return convert_pair(value, is_cpu);
     }
     if (value == Py_None) {
-        PyErr_Format(
-            PyExc_TypeError,
-            "%s: device must be a Device, a name such as 'metal:0' or 'cpu', or a pair as "
-            "__dlpack_device__ returns it, not None.",
-            to_device);
+        PyErr_Format(PyExc_TypeError,
+                     "%s: device must be a Device, a name such as 'metal:0' or 'cpu', or a "
+                     "pair as __dlpack_device__ returns it, not None.",
+                     to_device);
         return NULL;
     }
     return device_convert(state, to_device, value);
@@ -313,16 +309,14 @@ const char array_doc_to_device[] =
     "Parameters\n----------\n"
     "device : Device, 'metal', 'metal:0', 'cpu', or a pair as __dlpack_device__ returns it\n"
     "stream : Stream or int, optional\n"
-    "    A Stream, or the handle of its command queue: the array is used there next, and the "
-    "queue waits on the\n"
-    "    GPU for work that is in flight.  None and -1: every user of the array waits, as\n"
-    "    usual.\n\n"
+    "    A Stream, or the handle of its command queue: the array is used there next, and the\n"
+    "    queue waits on the GPU for work that is in flight.  None and -1: every user of the\n"
+    "    array waits, as usual.\n\n"
     "Returns\n-------\n"
     "Array or HostView\n"
-    "    Of the same device: this array itself.  Of another Metal device: a copy in C order, "
-    "in the same storage\n"
-    "    mode.  'cpu': the host view of the same memory; of private storage, of a shared "
-    "copy.\n\n"
+    "    Of the same device: this array itself.  Of another Metal device: a copy in C order,\n"
+    "    in the same storage mode.  'cpu': the host view of the same memory; of private\n"
+    "    storage, of a shared copy.\n\n"
     "Raises\n------\n"
     "ValueError\n    There is no such device.\n"
     "TypeError\n    device or stream has a wrong type.\n"

@@ -172,12 +172,11 @@ check_numbers(PyObject *ndarray, PyObject *x)
     }
     PyObject *dtype = PyObject_GetAttrString(ndarray, "dtype");
     if (dtype != NULL) {
-        PyErr_Format(
-            PyExc_TypeError,
-            "asarray: %.100s cannot be converted: NumPy gives it %R, which is not numeric; "
-            "give a number, nested lists of numbers, or an object with DLPack or the buffer "
-            "protocol.",
-            Py_TYPE(x)->tp_name, dtype);
+        PyErr_Format(PyExc_TypeError,
+                     "asarray: %.100s cannot be converted: NumPy gives it %R, which is not "
+                     "numeric; give a number, nested lists of numbers, or an object with "
+                     "DLPack or the buffer protocol.",
+                     Py_TYPE(x)->tp_name, dtype);
         Py_DECREF(dtype);
     }
     return -1;
@@ -375,8 +374,7 @@ PyDoc_STRVAR(
     "    a dtype, an int is beyond int64.\n"
     "OverflowError\n    A number of a list does not fit the dtype, as with full().\n"
     "ImportError\n    NumPy is not installed: it converts memory, and reads lists with arrays "
-    "in "
-    "them.");
+    "in them.");
 
 static PyObject *
 core_asarray(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)

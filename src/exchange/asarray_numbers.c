@@ -152,11 +152,10 @@ check_length(nested_numbers *numbers, int depth, Py_ssize_t length)
 {
     if (!numbers->is_shape_known) {
         if (depth == LAYOUT_MAX_NDIM) {
-            return errors_raise(
-                PyExc_ValueError,
-                "asarray: the lists are nested more than %d deep, the most axes that "
-                "an Array has.",
-                LAYOUT_MAX_NDIM);
+            return errors_raise(PyExc_ValueError,
+                                "asarray: the lists are nested more than %d deep, the most "
+                                "axes that an Array has.",
+                                LAYOUT_MAX_NDIM);
         }
         numbers->shape[depth] = length;
         numbers->ndim = depth + 1;
@@ -209,18 +208,17 @@ refuse_number(const nested_numbers *numbers, PyObject *x)
 {
     PyObject *item = numbers->odd, *place = place_text(numbers->odd_place, numbers->ndim);
     if (place != NULL && PyLong_Check(item)) {
-        PyErr_Format(
-            PyExc_TypeError,
-            "asarray: %.100s (%U is beyond int64) has no element type of its own; give "
-            "a number that fits, or a dtype: 'uint64', 'float64'.",
-            Py_TYPE(x)->tp_name, place);
+        PyErr_Format(PyExc_TypeError,
+                     "asarray: %.100s (%U is beyond int64) has no element type of its own; "
+                     "give a number that fits, or a dtype: 'uint64', 'float64'.",
+                     Py_TYPE(x)->tp_name, place);
     }
     else if (place != NULL) {
-        PyErr_Format(PyExc_TypeError,
-                     "asarray: %.100s (%U is of type %.100s) cannot be converted to numbers; "
-                     "give a number, nested lists of numbers, or an object with DLPack or the "
-                     "buffer protocol.",
-                     Py_TYPE(x)->tp_name, place, Py_TYPE(item)->tp_name);
+        PyErr_Format(
+            PyExc_TypeError,
+            "asarray: %.100s (%U is of type %.100s) cannot be converted to numbers; give a "
+            "number, nested lists of numbers, or an object with DLPack or the buffer protocol.",
+            Py_TYPE(x)->tp_name, place, Py_TYPE(item)->tp_name);
     }
     Py_XDECREF(place);
     return -1;
@@ -270,9 +268,8 @@ refuse_item(PyObject *item)
     }
     return errors_raise(
         PyExc_TypeError,
-        "asarray: %.100s is not a number that an element type can hold; give a "
-        "number, nested lists of numbers, or an object with DLPack or the buffer "
-        "protocol.",
+        "asarray: %.100s is not a number that an element type can hold; give a number, nested "
+        "lists of numbers, or an object with DLPack or the buffer protocol.",
         Py_TYPE(item)->tp_name);
 }
 

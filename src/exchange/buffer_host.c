@@ -28,8 +28,7 @@ find_bytes(const Py_buffer *view, char **address, strided_layout *out)
     if (view->suboffsets != NULL) {
         return errors_raise(
             PyExc_BufferError,
-            "%s: the memory is a table of pointers (suboffsets), not one range; "
-            "copy it first.",
+            "%s: the memory is a table of pointers (suboffsets), not one range; copy it first.",
             function);
     }
     for (int axis = 0; axis < view->ndim && view->len > 0; axis++) {
@@ -59,10 +58,10 @@ array_of_view(md_state *state, const Py_buffer *view, PyObject *owner)
         return NULL;
     }
     if (view->len > 0 && view->format != NULL && strchr(view->format, 'O') != NULL) {
-        return PyErr_Format(PyExc_TypeError,
-                            "%s: the items are Python objects (format '%s'), which a GPU "
-                            "cannot use.",
-                            function, view->format);
+        return PyErr_Format(
+            PyExc_TypeError,
+            "%s: the items are Python objects (format '%s'), which a GPU cannot use.", function,
+            view->format);
     }
     return find_bytes(view, &items.address, &bytes) < 0
                ? NULL
@@ -100,11 +99,10 @@ buffer_of_producer(md_state *state, PyObject *obj)
         return NULL;
     }
     if (!speaks) { /* unreached: no test makes it fail here */
-        return PyErr_Format(
-            PyExc_TypeError,
-            "%s: %.100s has no memory to share; give an object with the buffer protocol, a "
-            "SharedMemory, or a CPU tensor that speaks DLPack.",
-            function, Py_TYPE(obj)->tp_name);
+        return PyErr_Format(PyExc_TypeError,
+                            "%s: %.100s has no memory to share; give an object with the buffer "
+                            "protocol, a SharedMemory, or a CPU tensor that speaks DLPack.",
+                            function, Py_TYPE(obj)->tp_name);
     }
     PyObject *array = asarray_import(state, obj, &request);
     if (array == NULL) {
@@ -115,11 +113,10 @@ buffer_of_producer(md_state *state, PyObject *obj)
     PyObject *buffer = buffer_of_array(array);
     if (buffer != NULL && !is_host) { /* unreached: no test makes it fail here */
         Py_DECREF(buffer);
-        return PyErr_Format(
-            PyExc_TypeError,
-            "%s: the memory of %.100s is Metal memory already; asarray(x).buffer is its "
-            "Buffer.",
-            function, Py_TYPE(obj)->tp_name);
+        return PyErr_Format(PyExc_TypeError,
+                            "%s: the memory of %.100s is Metal memory already; "
+                            "asarray(x).buffer is its Buffer.",
+                            function, Py_TYPE(obj)->tp_name);
     }
     return buffer;
 }
@@ -148,10 +145,10 @@ buffer_of_memory(md_state *state, PyObject *obj)
 {
     if (Py_IS_TYPE(obj, state->array_type) || Py_IS_TYPE(obj, state->buffer_type) ||
         Py_IS_TYPE(obj, state->host_view_type)) {
-        return PyErr_Format(PyExc_TypeError,
-                            "%s: the memory of %.100s is Metal memory already, and has a "
-                            "Buffer.",
-                            function, Py_TYPE(obj)->tp_name);
+        return PyErr_Format(
+            PyExc_TypeError,
+            "%s: the memory of %.100s is Metal memory already, and has a Buffer.", function,
+            Py_TYPE(obj)->tp_name);
     }
     if (PyObject_CheckBuffer(obj)) {
         PyObject *buffer = buffer_of_bytes(state, obj);
@@ -202,8 +199,8 @@ const char buffer_from_host_doc[] =
     "    or with an Array's byte_offset, which includes it.\n\n"
     "Raises\n------\n"
     "CopyRequiredError\n"
-    "    Metal cannot share the memory (longer than max_buffer_length), or it is read-only and "
-    "writable=True.\n"
+    "    Metal cannot share the memory (longer than max_buffer_length), or it is read-only\n"
+    "    and writable=True.\n"
     "TypeError\n    The memory is Metal memory already, or obj has no memory.\n"
     "MetalError\n    There is no Metal device.\n\n"
     "Memory: obj is kept alive, and its memory stays in place (a bytearray cannot grow, an\n"

@@ -193,8 +193,7 @@ dlpack_export(ArrayObject *self, const export_request *request)
     if (reason.code == REFUSED_READONLY) {
         return PyErr_Format(
             PyExc_BufferError,
-            "Array.__dlpack__: %s; ask with max_version=(1, 0) or later, or with "
-            "copy=True.",
+            "Array.__dlpack__: %s; ask with max_version=(1, 0) or later, or with copy=True.",
             dlpack_fault_text(&reason).text);
     }
     return errors_copy_required(state,
@@ -293,11 +292,10 @@ convert_device(PyObject *value, DLDeviceType *device)
         return -1;
     }
     if ((pair[0] != kDLMetal && pair[0] != kDLCPU) || pair[1] != 0) {
-        return errors_raise(
-            PyExc_BufferError,
-            "Array.__dlpack__: dl_device (%lld, %lld) is neither Metal (8, 0) nor the CPU "
-            "(1, 0).",
-            (long long)pair[0], (long long)pair[1]);
+        return errors_raise(PyExc_BufferError,
+                            "Array.__dlpack__: dl_device (%lld, %lld) is neither Metal (8, 0) "
+                            "nor the CPU (1, 0).",
+                            (long long)pair[0], (long long)pair[1]);
     }
     *device = (DLDeviceType)pair[0];
     return 0;
@@ -393,18 +391,15 @@ const char array_doc_dlpack[] =
     "The array as a DLPack capsule, for another framework's from_dlpack.\n\n"
     "Parameters\n----------\n"
     "stream : int or Stream, optional\n"
-    "    None: our pending GPU work on the buffer is complete on return.  -1: no waiting.  A "
-    "Stream, or\n"
-    "    the handle of its command queue: that queue waits on the GPU, the CPU does not.  A "
-    "CPU export\n"
-    "    always waits.\n"
+    "    None: our pending GPU work on the buffer is complete on return.  -1: no waiting.  A\n"
+    "    Stream, or the handle of its command queue: that queue waits on the GPU, the CPU\n"
+    "    does not.  A CPU export always waits.\n"
     "max_version : tuple of int, optional\n"
     "    (1, 0) or later gives a 'dltensor_versioned' of DLPack 1.3; without it a legacy\n"
     "    'dltensor'.\n"
     "dl_device : tuple of int, optional\n"
-    "    (8, 0), Metal, the default: `data` is the id<MTLBuffer>.  (1, 0), the CPU: `data` is "
-    "the\n"
-    "    address of element 0.\n"
+    "    (8, 0), Metal, the default: `data` is the id<MTLBuffer>.  (1, 0), the CPU: `data` is\n"
+    "    the address of element 0.\n"
     "copy : bool, optional\n"
     "    True: always copy.  False: never.  None: only if the memory cannot be shared as it\n"
     "    is.\n\n"
@@ -413,17 +408,15 @@ const char array_doc_dlpack[] =
     "    Owns a reference to the buffer; freed by its consumer, or with the capsule.\n\n"
     "Raises\n------\n"
     "CopyRequiredError\n"
-    "    copy=False, and the storage is private (for the CPU), a stride is negative, or the "
-    "offset\n"
-    "    is not a multiple of the itemsize.\n"
+    "    copy=False, and the storage is private (for the CPU), a stride is negative, or the\n"
+    "    offset is not a multiple of the itemsize.\n"
     "BufferError\n"
     "    dl_device is another device; stream is an int that is not the handle of a known\n"
     "    queue; or the array is read-only and max_version is not given.\n"
     "TypeError\n    stream has a wrong type.\n"
     "MetalError\n    GPU work that was waited for has failed.\n\n"
-    "Threads: the GIL is released while waiting.  The capsule's deleter needs no Python and "
-    "runs on\n"
-    "any thread.\n\n"
+    "Threads: the GIL is released while waiting.  The capsule's deleter needs no Python and\n"
+    "runs on any thread.\n\n"
     "Source: array API standard 2025.12, array.__dlpack__; dlpack.h 1.3.";
 
 PyObject *

@@ -141,8 +141,8 @@ finish_metal(md_state *state, PyObject *op, const foreign_tensor *foreign,
     else {
         copy = errors_copy_required(
             state,
-            "from_dlpack: the data is on metal:%d and device asks for "
-            "metal:%d; a copy is needed and copy=False forbids it; pass copy=None.",
+            "from_dlpack: the data is on metal:%d and device asks for metal:%d; a copy is "
+            "needed and copy=False forbids it; pass copy=None.",
             storage->device->index, request->device->index);
     }
     Py_DECREF(op);
@@ -233,12 +233,11 @@ PyDoc_STRVAR(
     "copy : bool, optional\n"
     "    True: always copy.  False: never.  None: only if the memory cannot be shared.\n"
     "stream : Stream or int, optional\n"
-    "    None: the GPU work on the data, ours and the producer's, is complete on return: safe "
-    "to\n"
-    "    read at once, from anywhere.  A Stream, or the handle of its command queue: the\n"
-    "    data is used there.  The queue waits on the GPU if the producer can say what to\n"
-    "    wait for; see __metal_stream__ and register_sync.  -1: no synchronisation, the\n"
-    "    caller has done it.\n\n"
+    "    None: the GPU work on the data, ours and the producer's, is complete on return: safe\n"
+    "    to read at once, from anywhere.  A Stream, or the handle of its command queue: the\n"
+    "    data is used there.  The queue waits on the GPU if the producer can say what to wait\n"
+    "    for; see __metal_stream__ and register_sync.  -1: no synchronisation, the caller has\n"
+    "    done it.\n\n"
     "Returns\n-------\n"
     "Array\n"
     "    Keeps the producer's memory alive as long as it, a view or an export of it lives.\n"

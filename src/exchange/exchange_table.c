@@ -88,12 +88,11 @@ allocate_like(const DLTensor *prototype)
             (int)prototype->device.device_type, (int)prototype->device.device_id);
     }
     if (!dtype_is_known(prototype->dtype)) {
-        return PyErr_Format(
-            PyExc_BufferError,
-            "Array: the prototype's element type (code %d, bits %d, lanes %d) is not "
-            "one of DLPack 1.3.",
-            (int)prototype->dtype.code, (int)prototype->dtype.bits,
-            (int)prototype->dtype.lanes);
+        return PyErr_Format(PyExc_BufferError,
+                            "Array: the prototype's element type (code %d, bits %d, lanes %d) "
+                            "is not one of DLPack 1.3.",
+                            (int)prototype->dtype.code, (int)prototype->dtype.bits,
+                            (int)prototype->dtype.lanes);
     }
     array_creation what = {.device = device,
                            .mode = BRIDGE_SHARED,

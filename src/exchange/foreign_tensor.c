@@ -76,11 +76,10 @@ refuse_capsule(const char *function, PyObject *capsule)
 {
     const char *name = PyCapsule_GetName(capsule);
     if (name != NULL && strncmp(name, "used_dltensor", 13) == 0) {
-        return errors_raise(
-            PyExc_BufferError,
-            "%s: the capsule was already consumed; a capsule can be consumed once; ask "
-            "the producer for another.",
-            function);
+        return errors_raise(PyExc_BufferError,
+                            "%s: the capsule was already consumed; a capsule can be consumed "
+                            "once; ask the producer for another.",
+                            function);
     }
     return errors_raise(PyExc_BufferError,
                         "%s: a capsule named '%.100s' is not a DLPack tensor ('dltensor' or "
@@ -181,8 +180,7 @@ read_device_type(md_state *state, const char *function, PyObject *producer)
     if (result == 0 && (count != 2 || (device[0] != kDLMetal && device[0] != kDLCPU))) {
         PyErr_Format(PyExc_BufferError,
                      "%s: %.100s reports device %R; only Metal (8) and the CPU (1) can be "
-                     "read.  Copy it "
-                     "to the CPU there first.",
+                     "read.  Copy it to the CPU there first.",
                      function, Py_TYPE(producer)->tp_name, pair);
         result = -1;
     }

@@ -271,8 +271,8 @@ refuse_negated(md_state *state, PyObject *op)
     }
     if (is_negated > 0) {
         PyErr_SetString(PyExc_BufferError,
-                        "from_dlpack: the torch tensor's negative bit is set: its memory "
-                        "holds minus its values; pass x.resolve_neg().");
+                        "from_dlpack: the torch tensor's negative bit is set: its memory holds "
+                        "minus its values; pass x.resolve_neg().");
     }
     return is_negated == 0 ? 0 : -1;
 }

@@ -54,12 +54,11 @@ torch_check_memory(md_state *state, const char *function)
     }
     int result = PyArg_ParseTuple(answer, "OOO", &own, &ours, &version) ? 0 : -1;
     if (result == 0 && is_buffer(own) != is_buffer(ours)) {
-        PyErr_Format(
-            PyExc_BufferError,
-            "%s: torch %S reads the data of a Metal tensor as an address, but DLPack says "
-            "that it is the MTLBuffer: torch would read and write other memory.  Pass "
-            "x.host, for a tensor on the CPU.",
-            function, version);
+        PyErr_Format(PyExc_BufferError,
+                     "%s: torch %S reads the data of a Metal tensor as an address, but DLPack "
+                     "says that it is the MTLBuffer: torch would read and write other memory.  "
+                     "Pass x.host, for a tensor on the CPU.",
+                     function, version);
         result = -1;
     }
     state->torch_is_checked = result == 0;

@@ -145,12 +145,11 @@ static PyMethodDef array_methods[] = {
 
 const char array_doc_reduce_ex[] =
     "__reduce_ex__($self, protocol, /)\n--\n\n"
-    "Pickle by value: the items in their memory order, dtype, "
-    "storage and the read-only flag.\n\n"
-    "Protocol 5 gives the memory itself (a PickleBuffer): out "
-    "of band nothing is copied.  Older\n"
-    "protocols copy once.  Items that are not dense, or are in private storage,\n"
-    "are copied first.\n\n"
+    "Pickle by value: the items in their memory order, dtype, storage and the read-only "
+    "flag.\n\n"
+    "Protocol 5 gives the memory itself (a PickleBuffer): out of band nothing is copied.\n"
+    "Older protocols copy once.  Items that are not dense, or are in private storage, are\n"
+    "copied first.\n\n"
     "Source: PEP 574.";
 
 PyObject *
@@ -194,8 +193,8 @@ array_refuse_new(PyTypeObject *Py_UNUSED(type), PyObject *Py_UNUSED(args),
                  PyObject *Py_UNUSED(kwargs))
 {
     return PyErr_Format(PyExc_TypeError,
-                        "Array() cannot make an array; call asarray(x) for data, "
-                        "zeros(shape) for new memory, or Buffer.array(shape, dtype).");
+                        "Array() cannot make an array; call asarray(x) for data, zeros(shape) "
+                        "for new memory, or Buffer.array(shape, dtype).");
 }
 
 static int
@@ -237,9 +236,8 @@ PyDoc_STRVAR(
     "Made by empty(), zeros(), full(), asarray(), from_dlpack() and Buffer.array(); views\n"
     "share the Buffer and cost no copy.  Several frameworks can hold the same memory: it\n"
     "lives until the last of them releases it.\n\n"
-    "An Array holds numbers and does no arithmetic: operators and comparisons raise "
-    "TypeError,\n"
-    "unless the other operand accepts Arrays, as NumPy's arrays do.  Compute with\n"
+    "An Array holds numbers and does no arithmetic: operators and comparisons raise\n"
+    "TypeError, unless the other operand accepts Arrays, as NumPy's arrays do.  Compute with\n"
     "np.asarray(a), a.to(torch.Tensor) or a kernel, which share its memory.  hash(a) is by\n"
     "identity.\n\n"
     "Threads: may be used from any thread; nothing orders two that write the same items.");

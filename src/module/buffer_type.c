@@ -55,11 +55,11 @@ buffer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 
 /* ---- closing ---- */
 
-PyDoc_STRVAR(buffer_close_doc, "close($self, /)\n--\n\n"
-                               "Release the memory now.  Closing twice is allowed.\n\n"
-                               "Raises\n------\n"
-                               "BufferError\n"
-                               "    Arrays, memoryviews or DLPack exports still use it.");
+PyDoc_STRVAR(buffer_close_doc,
+             "close($self, /)\n--\n\n"
+             "Release the memory now.  Closing twice is allowed.\n\n"
+             "Raises\n------\n"
+             "BufferError\n    Arrays, memoryviews or DLPack exports still use it.");
 
 static PyObject *
 buffer_close(PyObject *op, PyObject *Py_UNUSED(unused))
@@ -79,14 +79,13 @@ buffer_close(PyObject *op, PyObject *Py_UNUSED(unused))
     if (views > 0) {
         return PyErr_Format(
             PyExc_BufferError,
-            "Buffer.close: %zd arrays or memoryviews still use the buffer; delete "
-            "them first.",
+            "Buffer.close: %zd arrays or memoryviews still use the buffer; delete them first.",
             views);
     }
     if (!storage_is_sole(self->storage)) {
-        PyErr_SetString(PyExc_BufferError,
-                        "Buffer.close: a DLPack export of the buffer is still "
-                        "alive in another framework.");
+        PyErr_SetString(
+            PyExc_BufferError,
+            "Buffer.close: a DLPack export of the buffer is still alive in another framework.");
         return NULL;
     }
     metal_storage *storage = self->storage;
@@ -335,8 +334,7 @@ PyDoc_STRVAR(
     "Raises\n------\n"
     "MemoryError\n"
     "    Metal has no memory left, or size exceeds the device's max_buffer_length.\n"
-    "MetalError\n"
-    "    There is no Metal device.\n\n"
+    "MetalError\n    There is no Metal device.\n\n"
     "Memory: freed when the last Array, memoryview and DLPack export is gone.\n"
     "Threads: may be used from any thread; nothing orders two that write the same bytes.");
 

@@ -81,10 +81,10 @@ convert_dtype(const char *function, metal_dlpack_dtype dtype, DLDataType *out)
     if (dtype_is_known(*out)) {
         return 0;
     }
-    return errors_raise(PyExc_ValueError,
-                        "%s: the element type (code %d, bits %d, lanes %d) is not one of "
-                        "DLPack 1.3.",
-                        function, (int)dtype.code, (int)dtype.bits, (int)dtype.lanes);
+    return errors_raise(
+        PyExc_ValueError,
+        "%s: the element type (code %d, bits %d, lanes %d) is not one of DLPack 1.3.", function,
+        (int)dtype.code, (int)dtype.bits, (int)dtype.lanes);
 }
 
 static int
@@ -268,8 +268,8 @@ end_access(PyObject *op, metal_dlpack_access *access, int is_written)
     int result = array_unmap(function, array_cast(op), &mapping, is_written && !is_misused);
     if (is_misused) {
         return errors_raise(PyExc_ValueError,
-                            "%s: the access was begun for reading, so nothing is written "
-                            "back; begin it for writing.",
+                            "%s: the access was begun for reading, so nothing is written back; "
+                            "begin it for writing.",
                             function);
     }
     return result;

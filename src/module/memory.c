@@ -110,14 +110,12 @@ PyDoc_STRVAR(
     "    nothing.\n"
     "device : Device or str, optional\n    Default: the system's default device.\n\n"
     "Returns\n-------\n"
-    "int or None\n"
-    "    The previous limit.\n\n"
+    "int or None\n    The previous limit.\n\n"
     "Raises\n------\nValueError\n    The limit is negative.\nMetalError\n    There is no Metal "
     "device.\n\n"
     "Memory in use stays, even beyond the limit; cached memory beyond it is returned to\n"
     "Metal.  An allocation that would exceed the limit raises MemoryError when the cache is\n"
-    "empty.  Without a limit at most a quarter of recommended_max_working_set_size is\n"
-    "cached.");
+    "empty.  Without a limit at most a quarter of recommended_max_working_set_size is cached.");
 
 static int
 convert_limit(PyObject *value, uint64_t *out)

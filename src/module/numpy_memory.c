@@ -132,11 +132,10 @@ find_table(void)
     memcpy(&feature_version, &table[SLOT_FEATURE_VERSION], sizeof feature_version);
     unsigned int version = feature_version();
     if (version < FEATURE_1_22) { /* unreached: no test makes it fail here */
-        PyErr_Format(
-            PyExc_ImportError,
-            "numpy_memory: NumPy's C API has version %u, and memory handlers come with "
-            "version %d; install NumPy 1.22 or later.",
-            version, FEATURE_1_22);
+        PyErr_Format(PyExc_ImportError,
+                     "numpy_memory: NumPy's C API has version %u, and memory handlers come "
+                     "with version %d; install NumPy 1.22 or later.",
+                     version, FEATURE_1_22);
         return NULL;
     }
     return table;
@@ -154,9 +153,11 @@ copy_default_allocator(void **table)
     return found == NULL ? -1 : 0;
 }
 
-PyDoc_STRVAR(set_handler_doc, "_numpy_set_handler($module, handler, /)\n--\n\n"
-                              "Make a capsule, or None for ours, the memory handler of this "
-                              "context; returns the one before.");
+PyDoc_STRVAR(
+    set_handler_doc,
+    "_numpy_set_handler($module, handler, /)\n--\n\n"
+    "Make a capsule, or None for ours, the memory handler of this context; returns the one\n"
+    "before.");
 
 static PyObject *
 core_set_handler(PyObject *Py_UNUSED(module), PyObject *value)

@@ -144,8 +144,8 @@ place_bytes(place *self, const char *address, int ndim, const int64_t *shape,
     steps[count++] = 1;
     if (!layout_set(&self->layout, count, extents, steps, 1, 0, &fault)) {
         return errors_raise(PyExc_ValueError,
-                            WHERE ": the memory has more than 63 axes, or reaches "
-                                  "2**63 bytes or farther, which no memory does.");
+                            WHERE ": the memory has more than 63 axes, or reaches 2**63 bytes "
+                                  "or farther, which no memory does.");
     }
     self->address = address;
     self->is_nowhere = layout_volume(&self->layout) == 0;
@@ -159,8 +159,8 @@ place_view(place *self)
     const Py_buffer *memory = &self->view.memory;
     if (memory->suboffsets != NULL) {
         return errors_raise(PyExc_BufferError,
-                            WHERE ": memory that is reached through pointers "
-                                  "(suboffsets) has no strides to compare.");
+                            WHERE ": memory that is reached through pointers (suboffsets) has "
+                                  "no strides to compare.");
     }
     return place_bytes(self, memory->buf, memory->ndim, (const int64_t *)memory->shape,
                        (const int64_t *)memory->strides, memory->itemsize);
@@ -246,11 +246,10 @@ place_other(md_state *state, PyObject *op, place *self)
         return view_open(WHERE, op, &self->view) < 0 ? -1 : place_view(self);
     }
     if (!speaks) {
-        return errors_raise(
-            PyExc_TypeError,
-            WHERE ": %.100s is neither an array nor a buffer: it has no __dlpack__, no buffer "
-                  "protocol and no __array_interface__.",
-            Py_TYPE(op)->tp_name);
+        return errors_raise(PyExc_TypeError,
+                            WHERE ": %.100s is neither an array nor a buffer: it has no "
+                                  "__dlpack__, no buffer protocol and no __array_interface__.",
+                            Py_TYPE(op)->tp_name);
     }
     return foreign_open(state, WHERE, op, NULL, &self->seen) < 0 ? -1 : place_tensor(self);
 }
@@ -343,12 +342,10 @@ PyDoc_STRVAR(
     "TypeError\n    a or b is neither an array nor a buffer.\n"
     "ImportError\n    NumPy is not installed: it reads __array_interface__.\n"
     "BufferError\n    The producer raises it, or from_dlpack would refuse the tensor.\n\n"
-    "Memory and threads: nothing is copied.  The GIL is released while searching.  Slices of "
-    "one\n"
-    "array, dense arrays and one-dimensional views take microseconds; views with many "
-    "unrelated\n"
-    "strides take at most about a second per GiB they span, and past 2**31 positions of the\n"
-    "strides' common divisor, a search that Ctrl-C can end.\n\n"
+    "Memory and threads: nothing is copied.  The GIL is released while searching.  Slices of\n"
+    "one array, dense arrays and one-dimensional views take microseconds; views with many\n"
+    "unrelated strides take at most about a second per GiB they span, and past 2**31\n"
+    "positions of the strides' common divisor, a search that Ctrl-C can end.\n\n"
     "Source: numpy.shares_memory has the same meaning.");
 
 static PyObject *

@@ -29,8 +29,7 @@ threads_read_variable(void)
     }
     return PyErr_WarnFormat(PyExc_RuntimeWarning, 2,
                             THREADS_VARIABLE
-                            " ('%.100s') is not a number from 1 to %d; the default "
-                            "is used.",
+                            " ('%.100s') is not a number from 1 to %d; the default is used.",
                             value, COPY_MAX_THREADS);
 }
 

@@ -46,7 +46,7 @@ work_on(const metal_storage *storage)
 PyDoc_STRVAR(
     buffer_work_doc,
     "_buffer_work($module, buffer, /)\n--\n\n"
-    "What the GPU does with an open Buffer, and who holds it: (work, handle, views, "
+    "What the GPU does with an open Buffer, and who holds it: (work, handle, views,\n"
     "references).\n\n"
     "work: 'writes' or 'reads' in flight, 'failed' (no wait has raised it yet) or 'idle'.\n"
     "views: Arrays and memoryviews.  references: of the memory, beside the Buffer's own:\n"
@@ -69,10 +69,11 @@ core_buffer_work(PyObject *module, PyObject *op)
                          (unsigned int)(refs - 1));
 }
 
-PyDoc_STRVAR(stream_work_doc,
-             "_stream_work($module, stream, /)\n--\n\n"
-             "How far a Stream is: (submitted, completed, has_failed), the first two counts of "
-             "its pieces of work.");
+PyDoc_STRVAR(
+    stream_work_doc,
+    "_stream_work($module, stream, /)\n--\n\n"
+    "How far a Stream is: (submitted, completed, has_failed), the first two counts of its\n"
+    "pieces of work.");
 
 static PyObject *
 core_stream_work(PyObject *module, PyObject *op)

@@ -186,11 +186,10 @@ args_handle(md_state *state, const char *function, const char *kind, PyObject *v
         return -1;
     }
     if (!PyLong_Check(address) || PyBool_Check(address)) {
-        PyErr_Format(
-            PyExc_TypeError,
-            "%s: the handle must be an int (the address of an %s) or an object of PyObjC, "
-            "not %.100s.",
-            function, kind, Py_TYPE(address)->tp_name);
+        PyErr_Format(PyExc_TypeError,
+                     "%s: the handle must be an int (the address of an %s) or an object of "
+                     "PyObjC, not %.100s.",
+                     function, kind, Py_TYPE(address)->tp_name);
         Py_DECREF(address);
         return -1;
     }

@@ -44,7 +44,7 @@ const char call_python_repr_html_doc[] =
     "HTML for notebooks: a line of facts and, where there is memory, a picture of it.\n\n"
     "Returns\n-------\nstr\n"
     "    One <div> without scripts, bounded in length; all text is escaped.\n\n"
-    "Copies nothing; reads only the items that are shown, and waits for the GPU as repr() "
+    "Copies nothing; reads only the items that are shown, and waits for the GPU as repr()\n"
     "does.\n\n"
     "Source: IPython's rich display protocol.";
 

@@ -148,13 +148,13 @@ errors_no_buffer(md_state *state, const char *where, bridge_status status,
     case BRIDGE_OVER_LIMIT:
         return PyErr_Format(
             PyExc_MemoryError,
-            "%s: allocating %llu bytes would exceed the limit set by "
-            "set_memory_limit() (%llu bytes, %llu in use); delete Arrays, or raise it.",
+            "%s: allocating %llu bytes would exceed the limit set by set_memory_limit() (%llu "
+            "bytes, %llu in use); delete Arrays, or raise it.",
             where, asked, limit, live);
     case BRIDGE_NO_MEMORY:
         return PyErr_Format(PyExc_MemoryError,
-                            "%s: Metal could not allocate a buffer of %llu bytes (%llu are "
-                            "in use); delete Arrays, or use smaller ones.",
+                            "%s: Metal could not allocate a buffer of %llu bytes (%llu are in "
+                            "use); delete Arrays, or use smaller ones.",
                             where, asked, live);
     /* unreached: no test makes it fail here */
     default: return errors_from_bridge(state, where, status, NULL, nbytes);

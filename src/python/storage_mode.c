@@ -48,10 +48,11 @@ read_variable(md_state *state)
         state->storage_choice = CHOICE_MODE + (int)mode;
         return 0;
     }
-    return PyErr_WarnFormat(PyExc_RuntimeWarning, 2,
-                            STORAGE_VARIABLE " ('%.100s') is not one of 'shared', 'managed', "
-                                             "'private'; 'shared' is used.",
-                            value);
+    return PyErr_WarnFormat(
+        PyExc_RuntimeWarning, 2,
+        STORAGE_VARIABLE
+        " ('%.100s') is not one of 'shared', 'managed', 'private'; 'shared' is used.",
+        value);
 }
 
 static int

@@ -245,8 +245,8 @@ refuse(const char *function, PyObject *value, naming found)
     }
     else if (found == NAMING_NOTHING && widths_of(value) != NULL) {
         PyErr_Format(PyExc_TypeError,
-                     "%s: %R is not an element type, because its width differs between "
-                     "NumPy and torch; give %s.",
+                     "%s: %R is not an element type, because its width differs between NumPy "
+                     "and torch; give %s.",
                      function, value, widths_of(value));
     }
     else if (found == NAMING_NOTHING) {

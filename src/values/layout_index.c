@@ -49,8 +49,7 @@ refuse_type(const indexing *at, PyObject *entry)
     }
     return errors_raise(
         error,
-        "%s: an index is an int, a slice, None or `...`, or a tuple of them, not "
-        "%.100s.",
+        "%s: an index is an int, a slice, None or `...`, or a tuple of them, not %.100s.",
         at->function, Py_TYPE(entry)->tp_name);
 }
 

@@ -162,11 +162,9 @@ LAYOUT_DOC(required_size_in_bytes,
            "required_size_in_bytes($self, /)\n--\n\n"
            "How many bytes from the base hold all items.\n\n"
            "Returns\n-------\n"
-           "int\n"
-           "    (max_offset + 1) * itemsize; 0 if there are no items.\n\n"
+           "int\n    (max_offset + 1) * itemsize; 0 if there are no items.\n\n"
            "Raises\n------\n"
-           "ValueError\n"
-           "    Items lie before the base: min_offset is negative.\n\n");
+           "ValueError\n    Items lie before the base: min_offset is negative.\n\n");
 
 PyObject *
 layout_method_required_size_in_bytes(PyObject *op, PyObject *Py_UNUSED(unused))
@@ -205,18 +203,17 @@ layout_get_is_dense(PyObject *op, void *Py_UNUSED(closure))
 static PyGetSetDef layout_getset[] = {
     TUPLE(shape, KNOWN_SHAPE, "Extents, a tuple of int."),
     TUPLE(strides, KNOWN_STRIDES,
-          "Strides in items, a tuple of int; None if the layout was made with strides "
-          "None, which means C order."),
+          "Strides in items, a tuple of int; None if the layout was made with strides None, "
+          "which means C order."),
     TUPLE(strides_in_bytes, KNOWN_STRIDES_IN_BYTES,
           "Strides in bytes, a tuple of int; None where `strides` is None."),
     FACT(volume, "Number of items, an int: the product of the extents."),
     FACT(slice_offset_in_bytes, "Bytes from the base to the item at index 0, an int."),
     TUPLE(stride_order, KNOWN_STRIDE_ORDER,
-          "The axes by length of stride, the longest first, a tuple of int; equal "
-          "strides by extent, the largest first, then by number."),
-    FACT(offset_bounds,
-         "(min_offset, max_offset): the items lie within, in items from the base; "
-         "(0, -1) if there are none."),
+          "The axes by length of stride, the longest first, a tuple of int; equal strides by "
+          "extent, the largest first, then by number."),
+    FACT(offset_bounds, "(min_offset, max_offset): the items lie within, in items from the "
+                        "base; (0, -1) if there are none."),
     BOUND(min, "The lowest offset of an item, in items; 0 if there are none."),
     BOUND(max, "The highest offset of an item, in items; -1 if there are none."),
     ANSWER(is_contiguous_c, ANSWER_CONTIGUOUS_C,
@@ -227,8 +224,8 @@ static PyGetSetDef layout_getset[] = {
            "True if the items follow each other in some order of the axes."),
     FACT(is_dense, "True if is_contiguous_any, and slice_offset is 0."),
     ANSWER(is_unique, ANSWER_UNIQUE,
-           "True if no two indices are known to share an item.  Layouts that interleave "
-           "are called not unique, as the exact answer is expensive."),
+           "True if no two indices are known to share an item.  Layouts that interleave are "
+           "called not unique, as the exact answer is expensive."),
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -238,8 +235,8 @@ static PyMemberDef layout_members[] = {
     {"itemsize", T_LONGLONG, offsetof(LayoutObject, itemsize), READONLY,
      PyDoc_STR("Bytes in one item, an int.")},
     {"slice_offset", T_LONGLONG, offsetof(LayoutObject, offset), READONLY,
-     PyDoc_STR("Items from the base to the item at index 0, an int.  Only slicing makes "
-               "it differ from 0.")},
+     PyDoc_STR("Items from the base to the item at index 0, an int.  Only slicing makes it "
+               "differ from 0.")},
     {NULL, 0, 0, 0, NULL},
 };
 
@@ -389,16 +386,14 @@ PyDoc_STRVAR(
     "    True: the strides are given in bytes.\n\n"
     "Raises\n------\n"
     "OverflowError\n"
-    "    The volume, a stride or an offset does not fit in 64 bits when it is counted in "
-    "bytes.\n"
+    "    The volume, a stride or an offset does not fit in 64 bits when it is counted in\n"
+    "    bytes.\n"
     "ValueError\n"
     "    An extent is negative, there are more than 64, strides and shape differ in length, a\n"
     "    stride in bytes is no multiple of itemsize, or itemsize is below 1.\n"
-    "TypeError\n"
-    "    An argument is not an int.\n\n"
-    "Memory and threads: about 250 bytes up to 8 dimensions, in one piece.  Any thread may "
-    "use\n"
-    "it.  A layout made with strides None differs from one with the same strides given\n"
+    "TypeError\n    An argument is not an int.\n\n"
+    "Memory and threads: about 250 bytes up to 8 dimensions, in one piece.  Any thread may\n"
+    "use it.  A layout made with strides None differs from one with the same strides given\n"
     "explicitly.\n\n"
     "Source: the model is cuda.core._layout._StridedLayout.");
 

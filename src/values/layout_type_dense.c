@@ -63,11 +63,9 @@ LAYOUT_DOC(
     "    A permutation of the axes: the first has the longest stride, the last one stride "
     "1.\n\n"
     "Returns\n-------\n"
-    "StridedLayout\n"
-    "    Its strides are 0 if there are no items.\n\n"
+    "StridedLayout\n    Its strides are 0 if there are no items.\n\n"
     "Raises\n------\n"
-    "OverflowError\n"
-    "    The bytes cannot be counted in 64 bits.\n"
+    "OverflowError\n    The bytes cannot be counted in 64 bits.\n"
     "ValueError\n"
     "    An extent is negative, there are more than 64, itemsize is below 1, or there is no\n"
     "    such order.\n\n");
@@ -130,13 +128,10 @@ LAYOUT_DOC(dense_like,
            "stride_order : 'K', 'C', 'F', or sequence of int, default 'K'\n"
            "    'K' keeps the order of the other's strides; the rest as in `dense`.\n\n"
            "Returns\n-------\n"
-           "StridedLayout\n"
-           "    `other` itself, if it is dense in that order already.\n\n"
+           "StridedLayout\n    `other` itself, if it is dense in that order already.\n\n"
            "Raises\n------\n"
-           "TypeError\n"
-           "    `other` is not a StridedLayout.\n"
-           "ValueError\n"
-           "    There is no such order.\n\n");
+           "TypeError\n    `other` is not a StridedLayout.\n"
+           "ValueError\n    There is no such order.\n\n");
 
 PyObject *
 layout_method_dense_like(PyObject *class, PyObject *const *args, Py_ssize_t nargs,
@@ -162,11 +157,9 @@ LAYOUT_DOC(to_dense,
            "stride_order : 'K', 'C', 'F', or sequence of int, default 'K'\n"
            "    'K' keeps the order of the strides.\n\n"
            "Returns\n-------\n"
-           "StridedLayout\n"
-           "    This one, if it is dense in that order already.\n\n"
+           "StridedLayout\n    This one, if it is dense in that order already.\n\n"
            "Raises\n------\n"
-           "ValueError\n"
-           "    There is no such order.\n\n");
+           "ValueError\n    There is no such order.\n\n");
 
 PyObject *
 layout_method_to_dense(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
@@ -198,11 +191,9 @@ LAYOUT_DOC(
     "StridedLayout\n\n"
     "Raises\n------\n"
     "ValueError\n"
-    "    The axis is out of range, empty or not of stride 1; or, for larger items, its "
-    "extent,\n"
-    "    another stride, slice_offset or data_ptr is no multiple.\n"
-    "OverflowError\n"
-    "    A count of smaller items does not fit in 64 bits.\n\n");
+    "    The axis is out of range, empty or not of stride 1; or, for larger items, its\n"
+    "    extent, another stride, slice_offset or data_ptr is no multiple.\n"
+    "OverflowError\n    A count of smaller items does not fit in 64 bits.\n\n");
 
 PyObject *
 layout_method_repacked(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
@@ -245,14 +236,11 @@ LAYOUT_DOC(
     "    The axis that would shrink.\n\n"
     "Returns\n-------\n"
     "int\n"
-    "    The greatest common divisor of max_itemsize, data_ptr and, in bytes, the axis' "
-    "extent,\n"
-    "    the other strides and slice_offset; the present itemsize if `repacked` would not "
-    "take\n"
-    "    that, or the axis is empty or not of stride 1.\n\n"
+    "    The greatest common divisor of max_itemsize, data_ptr and, in bytes, the axis'\n"
+    "    extent, the other strides and slice_offset; the present itemsize if `repacked` would\n"
+    "    not take that, or the axis is empty or not of stride 1.\n\n"
     "Raises\n------\n"
-    "ValueError\n"
-    "    The axis is out of range, or max_itemsize less than the itemsize.\n\n");
+    "ValueError\n    The axis is out of range, or max_itemsize less than the itemsize.\n\n");
 
 PyObject *
 layout_method_max_compatible_itemsize(PyObject *op, PyObject *const *args, Py_ssize_t nargs,

@@ -57,11 +57,10 @@ divide_strides(int64_t *strides, int count, int64_t itemsize)
 {
     for (int axis = 0; axis < count; axis++) {
         if (strides[axis] % itemsize != 0) {
-            return errors_raise(
-                PyExc_ValueError,
-                "StridedLayout: stride %lld of axis %d is not a multiple of the itemsize "
-                "(%lld bytes).",
-                (long long)strides[axis], axis, (long long)itemsize);
+            return errors_raise(PyExc_ValueError,
+                                "StridedLayout: stride %lld of axis %d is not a multiple of "
+                                "the itemsize (%lld bytes).",
+                                (long long)strides[axis], axis, (long long)itemsize);
         }
         strides[axis] /= itemsize;
     }

@@ -59,13 +59,11 @@ LAYOUT_DOC(
     "shape : int or sequence of int\n"
     "    As many items; one extent may be -1: it is computed from the others.\n\n"
     "Returns\n-------\n"
-    "StridedLayout\n"
-    "    An axis of extent 1 gets the stride that continues the next axis.\n\n"
+    "StridedLayout\n    An axis of extent 1 gets the stride that continues the next axis.\n\n"
     "Raises\n------\n"
     "ValueError\n"
     "    The number of items differs, or the strides do not allow the shape without a copy.\n"
-    "OverflowError\n"
-    "    The stride of an axis of extent 1 does not fit in 64 bits.\n\n");
+    "OverflowError\n    The stride of an axis of extent 1 does not fit in 64 bits.\n\n");
 
 PyObject *
 layout_method_reshaped(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
@@ -82,8 +80,7 @@ LAYOUT_DOC(permuted, "permuted($self, /, axis_order)\n--\n\n"
                      "Returns\n-------\n"
                      "StridedLayout\n\n"
                      "Raises\n------\n"
-                     "ValueError\n"
-                     "    It is not a permutation of the axes.\n\n");
+                     "ValueError\n    It is not a permutation of the axes.\n\n");
 
 PyObject *
 layout_method_permuted(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
@@ -92,11 +89,11 @@ layout_method_permuted(PyObject *op, PyObject *const *args, Py_ssize_t nargs, Py
     return view_by(layout_permuted, op, &spec, args, nargs, kwnames);
 }
 
-LAYOUT_DOC(squeezed, "squeezed($self, /)\n--\n\n"
-                     "Without the axes of extent 1.\n\n"
-                     "Returns\n-------\n"
-                     "StridedLayout\n"
-                     "    Of shape (0,) and strides (0,) if there are no items.\n\n");
+LAYOUT_DOC(squeezed,
+           "squeezed($self, /)\n--\n\n"
+           "Without the axes of extent 1.\n\n"
+           "Returns\n-------\n"
+           "StridedLayout\n    Of shape (0,) and strides (0,) if there are no items.\n\n");
 
 PyObject *
 layout_method_squeezed(PyObject *op, PyObject *Py_UNUSED(unused))
@@ -120,13 +117,11 @@ LAYOUT_DOC(unsqueezed,
            "axis : int or sequence of int\n"
            "    Where they are in the result; negative ones count from its end.\n\n"
            "Returns\n-------\n"
-           "StridedLayout\n"
-           "    A new axis has the stride that continues the next axis.\n\n"
+           "StridedLayout\n    A new axis has the stride that continues the next axis.\n\n"
            "Raises\n------\n"
            "ValueError\n"
            "    An axis is out of range or named twice, or there are more than 64 dimensions.\n"
-           "OverflowError\n"
-           "    A stride does not fit in 64 bits.\n\n");
+           "OverflowError\n    A stride does not fit in 64 bits.\n\n");
 
 PyObject *
 layout_method_unsqueezed(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
@@ -136,21 +131,18 @@ layout_method_unsqueezed(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
     return view_by(layout_unsqueezed, op, &spec, args, nargs, kwnames);
 }
 
-LAYOUT_DOC(
-    broadcast_to,
-    "broadcast_to($self, /, shape)\n--\n\n"
-    "Stretched to another shape: new and stretched axes have stride 0.\n\n"
-    "Parameters\n----------\n"
-    "shape : int or sequence of int\n"
-    "    At least as many extents; from the right each equal to this one's, unless that is "
-    "1.\n\n"
-    "Returns\n-------\n"
-    "StridedLayout\n\n"
-    "Raises\n------\n"
-    "ValueError\n"
-    "    The shapes do not fit, or more than 64 dimensions.\n"
-    "OverflowError\n"
-    "    The volume, counted in bytes, does not fit in 64 bits.\n\n");
+LAYOUT_DOC(broadcast_to,
+           "broadcast_to($self, /, shape)\n--\n\n"
+           "Stretched to another shape: new and stretched axes have stride 0.\n\n"
+           "Parameters\n----------\n"
+           "shape : int or sequence of int\n"
+           "    At least as many extents; from the right each equal to this one's, unless that "
+           "is 1.\n\n"
+           "Returns\n-------\n"
+           "StridedLayout\n\n"
+           "Raises\n------\n"
+           "ValueError\n    The shapes do not fit, or more than 64 dimensions.\n"
+           "OverflowError\n    The volume, counted in bytes, does not fit in 64 bits.\n\n");
 
 PyObject *
 layout_method_broadcast_to(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
@@ -234,13 +226,10 @@ LAYOUT_DOC(flattened,
            "mask : int or None, default None\n"
            "    Instead of these: axis i may join axis i - 1 if bit i is set.\n\n"
            "Returns\n-------\n"
-           "StridedLayout\n"
-           "    Of shape (1,) if there are no dimensions.\n\n"
+           "StridedLayout\n    Of shape (1,) if there are no dimensions.\n\n"
            "Raises\n------\n"
-           "ValueError\n"
-           "    An axis is out of range.\n"
-           "OverflowError\n"
-           "    The mask is not an unsigned number of 64 bits.\n\n");
+           "ValueError\n    An axis is out of range.\n"
+           "OverflowError\n    The mask is not an unsigned number of 64 bits.\n\n");
 
 PyObject *
 layout_method_flattened(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
@@ -276,14 +265,11 @@ LAYOUT_DOC(
     "    None adds an axis of extent 1; `...` stands for all remaining axes.\n\n"
     "Returns\n-------\n"
     "StridedLayout\n"
-    "    Its slice_offset says where the part begins.  All strides are 0 if a slice takes no "
-    "items.\n\n"
+    "    Its slice_offset says where the part begins.  All strides are 0 if a slice takes no\n"
+    "    items.\n\n"
     "Raises\n------\n"
-    "ValueError\n"
-    "    An index is out of range, or there are more of them than dimensions.\n"
-    "TypeError\n"
-    "    An index is not an int, slice, None or `...`; a bool is refused "
-    "too.\n\n");
+    "ValueError\n    An index is out of range, or there are more of them than dimensions.\n"
+    "TypeError\n    An index is not an int, slice, None or `...`; a bool is refused too.\n\n");
 
 PyObject *
 layout_method_sliced(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
