@@ -43,6 +43,15 @@ set_zero(md_state *state, const char *function, PyObject *array)
     return errors_check_status(state, function, status, &error, storage->nbytes);
 }
 
+static int
+set_one(const char *function, PyObject *array)
+{
+    PyObject *one = PyLong_FromLong(1);
+    int result = one == NULL ? -1 : array_fill(function, array_cast(array), one, NULL);
+    Py_XDECREF(one);
+    return result;
+}
+
 static PyObject *
 make(md_state *state, const maker *maker, const creation *given)
 {
@@ -52,15 +61,12 @@ make(md_state *state, const maker *maker, const creation *given)
         return NULL;
     }
     int result = 0;
-    PyObject *value = maker->contents == ONE ? PyLong_FromLong(1) : Py_XNewRef(given->value);
     switch (maker->contents) {
     case ANYTHING: break;
     case ZERO: result = set_zero(state, function, array); break;
-    case ONE:
-    case VALUE:
-        result = value == NULL ? -1 : array_fill(function, array_cast(array), value, NULL);
+    case ONE: result = set_one(function, array); break;
+    case VALUE: result = array_fill(function, array_cast(array), given->value, NULL); break;
     }
-    Py_XDECREF(value);
     if (result < 0) {
         Py_CLEAR(array);
     }
@@ -104,18 +110,6 @@ convert_place(md_state *state, const char *function, PyObject *device, PyObject 
                                 : storage_mode_convert(state, function, storage, &what->mode);
 }
 
-/* `values`: dtype, device, storage. */
-static int
-convert_kind(md_state *state, const char *function, PyObject *const *values,
-             array_creation *what)
-{
-    if (args_is_given(values[0]) &&
-        dtype_type_convert(state, function, values[0], &what->dtype) < 0) {
-        return -1;
-    }
-    return convert_place(state, function, values[1], values[2], what);
-}
-
 static PyObject *
 make_of_shape(PyObject *module, const maker *maker, PyObject *const *args, Py_ssize_t nargs,
               PyObject *kwnames)
@@ -123,7 +117,7 @@ make_of_shape(PyObject *module, const maker *maker, PyObject *const *args, Py_ss
     const char *function = maker->spec.function;
     bool has_value = maker->contents == VALUE;
     md_state *state = state_of_module(module);
-    PyObject *values[5];
+    PyObject *values[5], **kind = values + 1 + has_value; /* dtype, device, storage */
     creation given;
     given.what =
         (array_creation){.shape = given.shape, .dtype = {kDLFloat, 32, 1}, .order = 'C'};
@@ -131,7 +125,9 @@ make_of_shape(PyObject *module, const maker *maker, PyObject *const *args, Py_ss
         args_parse(&maker->spec, args, nargs, kwnames, values) < 0 ||
         args_int64s(function, "shape", values[0], given.shape, LAYOUT_MAX_NDIM,
                     &given.what.ndim) < 0 ||
-        convert_kind(state, function, values + 1 + has_value, &given.what) < 0) {
+        (args_is_given(kind[0]) &&
+         dtype_type_convert(state, function, kind[0], &given.what.dtype) < 0) ||
+        convert_place(state, function, kind[1], kind[2], &given.what) < 0) {
         return NULL;
     }
     given.value = values[1];
@@ -164,16 +160,6 @@ read_foreign(md_state *state, const char *function, PyObject *x, creation *out)
     Py_XDECREF(dtype);
     Py_XDECREF(shape);
     return result < 0 ? -1 : convert_place(state, function, NULL, NULL, &out->what);
-}
-
-static int
-read_model(md_state *state, const char *function, PyObject *x, creation *out)
-{
-    if (!Py_IS_TYPE(x, state->array_type)) {
-        return read_foreign(state, function, x, out);
-    }
-    out->what = array_like(array_cast(x));
-    return 0;
 }
 
 /* What differs from the model.  `values`: dtype, shape, device, storage. */
@@ -213,8 +199,14 @@ make_like(PyObject *module, const maker *maker, PyObject *const *args, Py_ssize_
     md_state *state = state_of_module(module);
     PyObject *values[6];
     creation given;
-    if (args_parse(&maker->spec, args, nargs, kwnames, values) < 0 ||
-        read_model(state, function, values[0], &given) < 0 ||
+    if (args_parse(&maker->spec, args, nargs, kwnames, values) < 0) {
+        return NULL;
+    }
+    bool is_ours = Py_IS_TYPE(values[0], state->array_type);
+    if (is_ours) {
+        given.what = array_like(array_cast(values[0]));
+    }
+    if ((!is_ours && read_foreign(state, function, values[0], &given) < 0) ||
         convert_changes(state, function, values + 1 + has_value, &given) < 0) {
         return NULL;
     }

@@ -138,7 +138,7 @@ refuse_reshape(PyObject *op, const char *function, const strided_layout *in,
 }
 
 /* The items, in C order, in another shape; one extent may be -1. */
-static PyObject *
+static inline PyObject *
 view_as(PyObject *op, const char *function, const int64_t *shape, int ndim)
 {
     strided_layout in, out;

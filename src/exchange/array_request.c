@@ -154,14 +154,6 @@ note_unheard(ArrayObject *self)
     errors_restore(exception);
 }
 
-static bool
-is_within_the_same_call(const md_state *state)
-{
-    PyFrameObject *frame = PyEval_GetFrame();
-    return frame == state->unheard_frame &&
-           (frame == NULL || PyFrame_GetLasti(frame) == state->unheard_instruction);
-}
-
 int
 array_raise_unheard(ArrayObject *self)
 {
@@ -169,9 +161,11 @@ array_raise_unheard(ArrayObject *self)
     if (state->unheard == NULL || state->unheard_of != self) {
         return 0;
     }
+    PyFrameObject *frame = PyEval_GetFrame();
     PyObject *value = state->unheard;
     state->unheard = NULL;
-    if (is_within_the_same_call(state)) {
+    if (frame == state->unheard_frame && /* within the same call */
+        (frame == NULL || PyFrame_GetLasti(frame) == state->unheard_instruction)) {
         PyErr_SetObject((PyObject *)Py_TYPE(value), value);
     }
     Py_DECREF(value);

@@ -20,13 +20,15 @@ int errors_make_classes(PyObject *module, md_state *state);
  * For an Array, by its `state`: IndexError for an index, CopyRequiredError for a view that
  * cannot be, ValueError for the rest.  For a StridedLayout, with NULL for `state`, the classes
  * of cuda.core: OverflowError for what overflows, ValueError for the rest. */
-PyObject *errors_from_layout(md_state *state, const char *where, const layout_fault *fault);
+__attribute__((cold)) PyObject *errors_from_layout(md_state *state, const char *where,
+                                                   const layout_fault *fault);
 
 /* CopyRequiredError with a formatted sentence (PyUnicode_FromFormat's letters). */
 PyObject *errors_copy_required(md_state *state, const char *format, ...);
 
-/* PyErr_Format for a function that returns an int: -1. */
-int errors_raise(PyObject *class, const char *format, ...);
+/* PyErr_Format for a function that returns an int: -1.  `cold`: gcc takes a path that returns -1
+ * for the rare one, but this is a call. */
+__attribute__((cold)) int errors_raise(PyObject *class, const char *format, ...);
 
 /* The exception that is set, taken away: owned (+1).  NULL: there is none. */
 PyObject *errors_take(void);
