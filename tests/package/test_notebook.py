@@ -86,6 +86,7 @@ def quickest(call):
     return min(timeit.repeat(call, number=1, repeat=7))
 
 
+@pytest.mark.needs_no_sanitizer
 def test_an_output_is_quick(subtests):
     for name in EXAMPLES:
         with subtests.test(str(name)):
