@@ -181,3 +181,34 @@ def test_sub_byte_items_of_the_cpu_are_copied_as_they_lie():
         array = md.asarray([1, -2, 3], dtype="int4").copy(padded=padded)
         copied = md.from_dlpack(array.host.__dlpack__(max_version=(1, 3)), copy=True)
         assert (copied.padded, copied.tolist()) == (padded, [1, -2, 3])
+
+
+def test_a_producer_is_asked_with_fewer_and_fewer_keywords():
+    asked = []
+
+    class Older:
+        device = (1, 0)
+
+        def __dlpack__(self, **keywords):
+            asked.append(keywords)
+            raise TypeError
+
+        def __dlpack_device__(self):
+            return self.device
+
+    class Queued(Older):
+        device = (8, 0)
+
+        def __metal_stream__(self):
+            raise AssertionError
+
+    for producer, copy, first in ((Older(), None, []), (Older(), False, [{"copy": False}])):
+        asked.clear()
+        with pytest.raises(TypeError):
+            md.from_dlpack(producer, copy=copy)
+        assert asked == [{"max_version": (1, 3)} | more for more in [*first, {}]] + [{}]
+    asked.clear()
+    with pytest.raises(TypeError):
+        md.from_dlpack(Queued(), copy=True)
+    assert [set(keywords) - {"max_version"} for keywords in asked] == [{"stream", "copy"}, {"copy"}, set(), set()]
+    assert (asked[0]["stream"], asked[0]["copy"]) == (-1, True)
