@@ -59,7 +59,7 @@ add_view(soft_check *check, uint32_t index)
     }
     check->ranges[check->view_count++] = (soft_range){
         .base = (uintptr_t)launch->buffers[index],
-        .nbytes = check->launch.view_nbytes[index],
+        .nbytes = check->launch.launch->buffer_nbytes[index],
         .memory = SOFT_DEVICE_MEMORY,
         .is_writable = facts->is_written,
         .number = index,

@@ -19,8 +19,6 @@ typedef struct soft_check_launch {
     size_t image_nbytes;     /* ... and to the end of its last segment */
     const soft_image *image; /* its facts */
     const soft_launch *launch;
-    const size_t *view_nbytes; /* SOFT_MOST_BUFFERS: from launch->buffers[i] to the end of what
-                                  was bound there */
     void (*abandon)(void); /* leaves the running kernel function for good: the launch goes to
                                   soft_check_end.  Called on the thread's stack or a small one,
                                   with no lock held; never returns */

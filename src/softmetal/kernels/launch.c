@@ -248,7 +248,6 @@ run_checked(work *work, soft_threadgroup *group, const soft_loaded_image *image,
         .image_nbytes = place.nbytes,
         .image = work->run.image,
         .launch = work->run.launch,
-        .view_nbytes = work->run.launch->buffer_nbytes,
         .abandon = soft_threadgroup_abandon,
     };
     if (!soft_check_begin(&launch)) {
