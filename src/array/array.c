@@ -127,6 +127,20 @@ array_new(md_state *state, PyObject *buffer, int64_t byte_offset, const strided_
     return (PyObject *)self;
 }
 
+/* Over a storage without a Python owner, which is taken over whatever the result: owned (+1). */
+static ArrayObject *
+take_storage(md_state *state, metal_storage *storage, int64_t byte_offset,
+             const strided_layout *layout, DLDataType dtype, bool is_padded)
+{
+    ArrayObject *self = allocate_object(state, layout->ndim);
+    if (self == NULL) {
+        storage_release(storage);
+        return NULL;
+    }
+    set_items(self, storage, byte_offset, 0, layout, dtype, is_padded);
+    return self;
+}
+
 PyObject *
 array_over_storage(md_state *state, metal_storage *storage, int64_t byte_offset,
                    const strided_layout *layout, DLDataType dtype, bool is_readonly,
@@ -141,13 +155,10 @@ array_over_storage(md_state *state, metal_storage *storage, int64_t byte_offset,
         Py_XDECREF(buffer);
         return op;
     }
-    ArrayObject *self = allocate_object(state, layout->ndim);
-    if (self == NULL) {
-        storage_release(storage);
-        return NULL;
+    ArrayObject *self = take_storage(state, storage, byte_offset, layout, dtype, is_padded);
+    if (self != NULL) {
+        self->is_readonly |= is_readonly;
     }
-    set_items(self, storage, byte_offset, 0, layout, dtype, is_padded);
-    self->is_readonly |= is_readonly;
     return (PyObject *)self;
 }
 
@@ -250,8 +261,8 @@ array_allocate(md_state *state, const char *function, const array_creation *what
     metal_storage *storage =
         buffer_allocate_storage(state, function, what->device, (size_t)nbytes, what->mode);
     return storage == NULL ? NULL
-                           : array_over_storage(state, storage, 0, &layout, what->dtype, false,
-                                                what->is_padded);
+                           : (PyObject *)take_storage(state, storage, 0, &layout, what->dtype,
+                                                      what->is_padded);
 }
 
 /* ---- facts ---- */
