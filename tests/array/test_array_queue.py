@@ -191,9 +191,10 @@ def test_closing_a_buffer_waits_for_its_work(slow):
 @pytest.mark.needs_kernels
 @pytest.mark.parametrize("what", ["commandBuffer", "encoder"])
 def test_no_command_is_an_error_and_changes_nothing(what, settings, live_buffers):
-    stream, array = md.Stream(), md.zeros(64)
+    stream, array, private = md.Stream(), md.zeros(64), md.Buffer(64, storage="private")
     settings(fail=f"{what}@1+")
     for call in (
+        lambda: private.fill(1),
         lambda: array.fill(3, stream=stream),
         lambda: array.fill(0, stream=stream),
         lambda: array.copy_from(md.full(64, 1.0), stream=stream),

@@ -253,7 +253,8 @@ def test_packed_types_view_where_they_fall_on_bytes():
     for wrong in (rows, packed.T, md.empty((2, 3), "int4")):
         with pytest.raises(ValueError, match="not contiguous or its bytes do not divide"):
             wrong.view("uint8")
-    assert packed.copy(padded=True).view("uint8").shape == (2, 4)
+    padded = packed.copy(padded=True)
+    assert (padded.view("uint8").shape, padded.view("uint4").shape) == ((2, 4), (2, 4))
     with pytest.raises(md.CopyRequiredError, match="byte"):
         packed[0, 1:]
 

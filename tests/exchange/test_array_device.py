@@ -41,6 +41,7 @@ def test_a_stream_waits_on_the_gpu_and_the_cpu_does_not():
     with held(first):
         a.copy_from(source, stream=first)
         assert a.to_device("metal", second) is a
+        assert not second.record().wait(0.05)
         assert a.to_device("metal", second.handle) is a
         late.copy_from(a, stream=second)
     assert late.tolist() == [3] * 1000

@@ -18,6 +18,7 @@ import time
 import numpy as np
 
 import metal_dlpack as md
+from metal_dlpack import softmetal
 
 
 def is_right(i, dtype="float32"):
@@ -44,9 +45,9 @@ print(private.tolist(), [name for name in sys.modules if "for_softmetal" in name
 array = md.asarray(np.arange(6.0)).copy(storage="private")
 array.fill(2, stream=md.Stream())
 md.Stream().wait(array)
-print(array.tolist())
+print(array.tolist(), softmetal.live_objects("MTLLibrary"))
 """)
-        == "[True, True, True, True, True]\n[5.0, 4.0, 3.0, 2.0, 1.0, 0.0] []\n[2.0, 2.0, 2.0, 2.0, 2.0, 2.0]\n"
+        == "[True, True, True, True, True]\n[5.0, 4.0, 3.0, 2.0, 1.0, 0.0] []\n[2.0, 2.0, 2.0, 2.0, 2.0, 2.0] 0\n"
     )
 
 
