@@ -71,8 +71,13 @@ void copy_threads_run(const copy_plan *plan);
 /* ---- caches, of any machine that this runs on: tests set them small ---- */
 
 #ifndef COPY_FIRST_CACHE
-#define COPY_FIRST_CACHE (32 << 10) /* next to a core; Apple's fast cores have 128 KiB */
-#define COPY_SECOND_CACHE (2 << 20) /* one core's share of the next */
+#ifdef __APPLE__                     /* the fast cores of M chips */
+#define COPY_FIRST_CACHE (128 << 10) /* next to a core */
+#define COPY_SECOND_CACHE (3 << 20)  /* one core's share of the next */
+#else
+#define COPY_FIRST_CACHE (32 << 10)
+#define COPY_SECOND_CACHE (2 << 20)
+#endif
 #endif
 
 #endif /* MD_COPY_PLAN_H */

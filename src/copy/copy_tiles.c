@@ -91,11 +91,12 @@ DEFINE_SQUARE(2)
 DEFINE_SQUARE(4)
 DEFINE_SQUARE(8)
 
-#define BUFFER_NBYTES (COPY_FIRST_CACHE / 2) /* any thread's stack has room for it */
-#define MOST_RUN 64                          /* longer runs fill lines by themselves */
-#define FEW_LINES 16                         /* so few find room in any cache */
+/* any thread's stack has room for it */
+#define BUFFER_NBYTES (COPY_FIRST_CACHE < 64 << 10 ? COPY_FIRST_CACHE / 2 : 32 << 10)
+#define MOST_RUN 64  /* longer runs fill lines by themselves */
+#define FEW_LINES 16 /* so few find room in any cache */
 #define LINE_NBYTES 64
-#define CROWDED_STEP (COPY_FIRST_CACHE / 8)
+#define CROWDED_STEP (COPY_FIRST_CACHE / 32) /* a quarter of a way, of 8 */
 
 static inline int64_t
 smaller(int64_t a, int64_t b)
@@ -174,14 +175,14 @@ static int64_t
 tile_side(int64_t run)
 {
     int64_t side = 1;
-    while (4 * side * side * run <= COPY_FIRST_CACHE / 2) {
+    while (4 * side * side * run <= BUFFER_NBYTES) {
         side *= 2;
     }
     return side;
 }
 
-/* Whether lines so many bytes apart share few places of the cache.  Of lines a quarter of a way apart
- * it has room for 32, of 8 ways, and a side has 64; Apple's ways have 16 KiB. */
+/* Whether lines so many bytes apart share few places of the cache.  Of lines a quarter of a way
+ * apart it has room for 32, of 8 ways, and a side has 64. */
 static bool
 crowds(int64_t step)
 {

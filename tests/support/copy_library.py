@@ -20,6 +20,6 @@ needs_compiler = [
 
 def compile_copy(path, *flags, small_caches=False):
     """With small caches, small copies take the roads of large ones."""
-    small = ["-DCOPY_FIRST_CACHE=2048", "-DCOPY_SECOND_CACHE=4096"] if small_caches else []
+    small = ["-DCOPY_FIRST_CACHE=4096", "-DCOPY_SECOND_CACHE=4096"] if small_caches else []
     subprocess.run([*CC, *FLAGS, *flags, *small, *map(str, SOURCES), "-o", str(path)], check=True)
     return path
