@@ -69,42 +69,34 @@ array_sequence_item(PyObject *op, Py_ssize_t index)
 
 /* ---- shapes ---- */
 
-/* A shape or axes given as f(2, 3) or f((2, 3)). */
+/* A shape or axes, given as f(2, 3), f((2, 3)) or f(name=(2, 3)). */
 static int
-collect_ints(const char *function, const char *what, PyObject *const *args, Py_ssize_t nargs,
-             int64_t *out, int *count)
+read_ints(const char *function, const char *name, PyObject *const *args, Py_ssize_t nargs,
+          PyObject *kwnames, int64_t *out, int *count)
 {
+    if (kwnames != NULL && PyTuple_GET_SIZE(kwnames) > 0) {
+        if (nargs != 0 || PyTuple_GET_SIZE(kwnames) != 1 ||
+            PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, 0), name) != 0) {
+            return errors_raise(PyExc_TypeError, "%s() takes ints, one tuple, or %s=.",
+                                function, name);
+        }
+        nargs = 1; /* keyword values follow the positional ones */
+    }
     if (nargs == 1) {
-        return args_int64s(function, what, args[0], out, LAYOUT_MAX_NDIM, count);
+        return args_int64s(function, name, args[0], out, LAYOUT_MAX_NDIM, count);
     }
     *count = 0;
     if (nargs > LAYOUT_MAX_NDIM) { /* unreached: no test makes it fail here */
         return errors_raise(PyExc_ValueError,
-                            "%s: %s has %zd entries; at most %d are possible.", function, what,
+                            "%s: %s has %zd entries; at most %d are possible.", function, name,
                             nargs, LAYOUT_MAX_NDIM);
     }
     for (Py_ssize_t i = 0; i < nargs; i++) {
-        if (args_int64(function, what, args[i], &out[i]) < 0) {
+        if (args_int64(function, name, args[i], &out[i]) < 0) {
             return -1;
         }
     }
     *count = (int)nargs;
-    return 0;
-}
-
-/* The one keyword that f(*values) also takes by name, f(values=...). */
-static int
-take_keyword(const char *function, const char *name, Py_ssize_t *nargs, PyObject *kwnames)
-{
-    if (kwnames == NULL || PyTuple_GET_SIZE(kwnames) == 0) {
-        return 0;
-    }
-    if (*nargs != 0 || PyTuple_GET_SIZE(kwnames) != 1 ||
-        PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, 0), name) != 0) {
-        return errors_raise(PyExc_TypeError, "%s() takes ints, one tuple, or %s=.", function,
-                            name);
-    }
-    *nargs = 1; /* keyword values follow the positional ones */
     return 0;
 }
 
@@ -159,8 +151,7 @@ array_method_reshape(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyOb
 {
     int64_t shape[LAYOUT_MAX_NDIM];
     int ndim;
-    if (take_keyword("Array.reshape", "shape", &nargs, kwnames) < 0 ||
-        collect_ints("Array.reshape", "shape", args, nargs, shape, &ndim) < 0) {
+    if (read_ints("Array.reshape", "shape", args, nargs, kwnames, shape, &ndim) < 0) {
         return NULL;
     }
     return view_as(op, "Array.reshape", shape, ndim);
@@ -180,8 +171,7 @@ array_method_permute(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyOb
 {
     int64_t axes[LAYOUT_MAX_NDIM];
     int count;
-    if (take_keyword("Array.permute", "axes", &nargs, kwnames) < 0 ||
-        collect_ints("Array.permute", "axes", args, nargs, axes, &count) < 0) {
+    if (read_ints("Array.permute", "axes", args, nargs, kwnames, axes, &count) < 0) {
         return NULL;
     }
     return view_by(layout_permuted, op, "Array.permute", count, axes);
