@@ -40,14 +40,18 @@ view_through_buffer(const char *function, PyObject *op)
     return result;
 }
 
-/* Items that the buffer protocol cannot name go to NumPy as unsigned integers of their size. */
+PyObject *
+array_numpy_as_integers(PyObject *op, DLDataType dtype)
+{
+    return PyObject_CallMethod(op, "view", "N",
+                               PyUnicode_FromFormat("uint%d", (int)dtype_itemsize(dtype) * 8));
+}
+
+/* Items that the buffer protocol cannot name go to NumPy as integers. */
 static PyObject *
 view_renamed(const char *function, ArrayObject *self, PyObject *numpy_dtype)
 {
-    PyObject *integers =
-        PyObject_CallMethod((PyObject *)self, "view", "N",
-                            PyUnicode_FromFormat("uint%d",
-                                                 (int)dtype_itemsize(self->dtype) * 8));
+    PyObject *integers = array_numpy_as_integers((PyObject *)self, self->dtype);
     PyObject *plain = integers == NULL ? NULL : view_through_buffer(function, integers);
     PyObject *result =
         plain == NULL ? NULL : PyObject_CallMethod(plain, "view", "(O)", numpy_dtype);

@@ -34,6 +34,10 @@ long array_numpy_builtin(PyObject *dtype);
  * type. */
 PyObject *array_numpy_dtype(ArrayObject *self);
 
+/* The items, of an Array or of a NumPy array, as unsigned integers of their size, which every
+ * library can name: op.view("uint8"), owned (+1). */
+PyObject *array_numpy_as_integers(PyObject *op, DLDataType dtype);
+
 /* Can NumPy look at the memory itself?  Not into private storage, nor at packed items. */
 bool array_numpy_can_view(const ArrayObject *self);
 

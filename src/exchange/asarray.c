@@ -123,9 +123,7 @@ static PyObject *
 array_of_ml_dtypes(md_state *state, PyObject *ndarray, DLDataType dtype,
                    const import_request *request)
 {
-    PyObject *integers =
-        PyObject_CallMethod(ndarray, "view", "N",
-                            PyUnicode_FromFormat("uint%d", (int)dtype_itemsize(dtype) * 8));
+    PyObject *integers = array_numpy_as_integers(ndarray, dtype);
     PyObject *plain = integers == NULL ? NULL : array_of_buffer(state, integers, request);
     PyObject *array = NULL;
     if (plain != NULL) {
