@@ -66,10 +66,10 @@ def test_allocations_of_the_extension_may_fail(libraries):
 
 def test_metal_may_refuse_every_eighth_call():
     """The kernels, which are made once, have a test of their own in test_work_items.py."""
-    assert count_failures("metal", 0, 8) > 10
+    assert count_failures("metal", 2, 8) > 20
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("part", range(1, 8))
+@pytest.mark.parametrize("part", [0, 1, *range(3, 8)])
 def test_metal_may_refuse_the_others(part):
     assert count_failures("metal", part, 8) > 3

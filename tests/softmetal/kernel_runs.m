@@ -392,16 +392,23 @@ count_workers(const char *threads)
     return distinct;
 }
 
-CASE(threadgroups_are_spread_over_as_many_threads_as_the_setting_says)
+/* The most that worked on one of many launches: a machine may be slow to wake a thread. */
+static int
+most_workers(const char *threads)
 {
-    CHECK(count_workers("1") == 1);
     int most = 0;
-    for (int round = 0; round < 100; round++) { /* a machine may be slow to wake a thread */
-        int count = count_workers("3");
-        CHECK(count <= 3);
+    for (int round = 0; round < 50; round++) {
+        int count = count_workers(threads);
         most = count > most ? count : most;
     }
-    CHECK(most == 3);
+    return most;
+}
+
+CASE(threadgroups_are_spread_over_as_many_threads_as_the_setting_says)
+{
+    CHECK(most_workers("1") == 1);
+    CHECK(most_workers("3") == 3);
+    CHECK(most_workers("2") == 2);
 }
 
 CASE(a_launch_of_what_lasted_before_is_shared_from_the_beginning)
