@@ -147,6 +147,27 @@ def settings(metal_settings):
     return metal_settings
 
 
+# ---- frameworks: imported by the first test that asks, as it takes seconds ----
+
+
+@pytest.fixture
+def torch():
+    return pytest.importorskip("torch")
+
+
+@pytest.fixture
+def mx():
+    return pytest.importorskip("mlx.core")
+
+
+@pytest.fixture
+def jnp():
+    return pytest.importorskip("jax.numpy")
+
+
+# ---- objects of Metal's that are somebody else's ----
+
+
 @pytest.fixture
 def shared_event():
     """The handle of somebody else's MTLSharedEvent, at 0.  At the end whatever still waits for it goes on."""

@@ -137,9 +137,7 @@ def test_the_copy_module_copies():
 
 
 @pytest.mark.parametrize("storage", STORAGES)
-@pytest.mark.needs_torch
-def test_a_tensor_of_torch_is_read_and_written(storage):
-    torch = importlib.import_module("torch")
+def test_a_tensor_of_torch_is_read_and_written(torch, storage):
     tensor = torch.arange(12.0).reshape(4, 3).T
     array = md.zeros((3, 4), storage=storage)
     array.copy_from(tensor)

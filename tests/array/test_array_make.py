@@ -46,10 +46,7 @@ def test_the_same_like_another_array_is_numpys(data):
             assert (other.storage, other.shape) == ("private", made.shape)
 
 
-@pytest.mark.needs_torch
-@pytest.mark.needs_mlx
-def test_arrays_of_torch_and_mlx_are_models():
-    torch, mx = pytest.importorskip("torch"), pytest.importorskip("mlx.core")
+def test_arrays_of_torch_and_mlx_are_models(torch, mx):
     for model in (torch.zeros(2, 3, dtype=torch.bfloat16), mx.zeros((2, 3), dtype=mx.bfloat16)):
         made = md.ones_like(model)
         assert (made.shape, made.dtype, made.tolist()) == ((2, 3), md.bfloat16, [[1.0] * 3] * 2)
@@ -81,9 +78,7 @@ def test_a_device_has_the_names_that_metal_and_torch_give_it():
         assert md.zeros(2, device=name).device is md.default_device(), name
 
 
-@pytest.mark.needs_torch
-def test_a_device_of_torch_is_taken_by_its_name():
-    torch = pytest.importorskip("torch")
+def test_a_device_of_torch_is_taken_by_its_name(torch):
     assert md.zeros(2, device=torch.device("mps")).device is md.default_device()
     assert md.zeros(2, device=torch.device("mps", 0)).device is md.default_device()
     with pytest.raises(ValueError, match="'cpu' is not a Metal device"):

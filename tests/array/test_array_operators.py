@@ -89,9 +89,7 @@ def test_numpys_arrays_compute_with_arrays_on_both_sides():
             assert np.array_equal(call(*ours), call(*theirs)), name
 
 
-@pytest.mark.needs_torch
-def test_torchs_tensors_leave_it_to_us_on_both_sides():
-    torch = pytest.importorskip("torch")
+def test_torchs_tensors_leave_it_to_us_on_both_sides(torch):
     t, a = torch.ones(3), make()
     for left, right in ((t, a), (a, t)):
         with pytest.raises(TypeError, match="an Array does no arithmetic"):
@@ -194,9 +192,7 @@ def test_nothing_lists_the_names_of_methods_that_array_has_not():
     assert md.Array.__bases__ == (object,)
 
 
-@pytest.mark.needs_torch
-def test_what_computes_is_a_method_of_numpys_arrays_and_of_torchs_tensors():
-    torch = pytest.importorskip("torch")
+def test_what_computes_is_a_method_of_numpys_arrays_and_of_torchs_tensors(torch):
     for name in ABSENT:
         with pytest.raises(AttributeError) as caught:
             getattr(make(), name)

@@ -120,11 +120,8 @@ def test_a_write_without_a_stream_is_seen_through_memory_that_others_have(slow, 
     assert outside.tolist() == view.tolist() == [7] * 16
 
 
-@pytest.mark.needs_torch
-def test_a_buffer_of_ours_that_came_back_is_one_that_was_given_away(slow):
+def test_a_buffer_of_ours_that_came_back_is_one_that_was_given_away(torch, slow):
     """The Array made of the tensor stands for the same storage."""
-    import torch
-
     first = md.zeros(16, storage="private")
     array = md.from_dlpack(torch.from_dlpack(first))
     md.default_device().synchronize()

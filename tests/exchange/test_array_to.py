@@ -11,11 +11,8 @@ import metal_dlpack as md
 from metal_dlpack import _core
 
 
-@pytest.mark.needs_torch
 @pytest.mark.rule("exchange-to")
-def test_a_hand_over_that_fails_leaks_nothing(live_buffers):
-    import torch
-
+def test_a_hand_over_that_fails_leaks_nothing(torch, live_buffers):
     for _ in range(20):
         with pytest.raises((BufferError, RuntimeError)):
             md.zeros((2, 4), "int4").to(torch.Tensor)

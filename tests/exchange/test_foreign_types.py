@@ -12,11 +12,8 @@ import metal_dlpack as md
 from metal_dlpack import _core
 
 
-@pytest.mark.needs_torch
 @pytest.mark.rule("exchange-as-method")
-def test_what_torchs_own_dlpack_refuses_is_refused(live_buffers):
-    import torch
-
+def test_what_torchs_own_dlpack_refuses_is_refused(torch, live_buffers):
     with pytest.raises(BufferError, match="require gradient"):
         md.from_dlpack(torch.zeros(3, requires_grad=True))
     with pytest.raises(BufferError, match="conj"):
@@ -25,12 +22,9 @@ def test_what_torchs_own_dlpack_refuses_is_refused(live_buffers):
     assert md.from_dlpack(torch.nn.Parameter(torch.zeros(2), requires_grad=False)).tolist() == [0, 0]
 
 
-@pytest.mark.needs_torch
 @pytest.mark.rule("exchange-as-method")
-def test_what_torchs_table_refuses_torchs_method_explains(live_buffers):
+def test_what_torchs_table_refuses_torchs_method_explains(torch, live_buffers):
     """The table raises RuntimeError with a trace of C++ calls, the method BufferError with a sentence."""
-    import torch
-
     for tensor, sentence in [
         (torch.eye(3).to_sparse(), "layout other than torch.strided"),
         (torch.zeros(3, dtype=torch.uint8).view(torch.bits8), "Bit types are not supported"),
@@ -42,11 +36,8 @@ def test_what_torchs_table_refuses_torchs_method_explains(live_buffers):
         assert "frame #" not in str(md.explain(tensor))
 
 
-@pytest.mark.needs_torch
 @pytest.mark.rule("import-negated")
-def test_torchs_negated_memory_is_refused(live_buffers):
-    import torch
-
+def test_torchs_negated_memory_is_refused(torch, live_buffers):
     z = torch.tensor([[1 + 2j, 3 + 4j]]).repeat(3, 1)
     for negated in (z.conj().imag, z[0].conj().imag, z[0, 0].conj().imag, z.conj().imag[:, :1]):
         assert negated.is_neg()
@@ -136,7 +127,6 @@ def test_a_table_that_fails_is_followed_by_the_method_if_there_is_one(live_buffe
     _core._forget_types()
 
 
-@pytest.mark.needs_torch
 @pytest.mark.rule("exchange-foreign")
 @pytest.mark.parametrize(
     ("fields", "sentence"),
@@ -148,9 +138,7 @@ def test_a_table_that_fails_is_followed_by_the_method_if_there_is_one(live_buffe
         ({"version": (2, 0), "shape": None, "strides": None}, "major version"),
     ],
 )
-def test_a_subclass_of_torchs_with_a_table_of_its_own_is_checked_as_any_other(fields, sentence, live_buffers):
-    import torch
-
+def test_a_subclass_of_torchs_with_a_table_of_its_own_is_checked_as_any_other(torch, fields, sentence, live_buffers):
     memory = np.arange(6, dtype="float32")
     producer = Producer(data=memory.ctypes.data, **fields)
 

@@ -119,10 +119,8 @@ TORCHS = [
 MLXS = ["int32", "float32", "float16", "bfloat16", "complex64", "uint8"]
 
 
-@pytest.mark.needs_torch
 @pytest.mark.rule("export-dtypes")
-def test_every_type_of_torch_goes_there_and_back(live_buffers, subtests):
-    torch = library("torch")
+def test_every_type_of_torch_goes_there_and_back(torch, live_buffers, subtests):
     for name in {*TORCHS, *NUMPYS, "float8_e8m0fnu", "float8_e4m3fnuz", "float8_e5m2fnuz"}:
         for is_host in (True, False) if name in TORCHS else (True,):
             with subtests.test(name, is_host=is_host):
@@ -135,11 +133,9 @@ def test_every_type_of_torch_goes_there_and_back(live_buffers, subtests):
                 assert back.view("uint8")[1, 1].item() == 0x38
 
 
-@pytest.mark.needs_torch
 @pytest.mark.rule("export-private", "export-negative")
-def test_torch_gets_private_storage_as_it_is_and_a_copy_of_what_would_end_it(live_buffers):
+def test_torch_gets_private_storage_as_it_is_and_a_copy_of_what_would_end_it(torch, live_buffers):
     """A negative stride ends the process.  PEER torch 2.13, pytorch#188023."""
-    torch = library("torch")
     private, array = md.full(8, 2.0, storage="private"), numbered()
     tensor = torch.from_dlpack(private)
     assert mps_place(tensor) == (private.buffer.handle, 0)
@@ -154,8 +150,7 @@ def test_torch_gets_private_storage_as_it_is_and_a_copy_of_what_would_end_it(liv
 
 
 @pytest.mark.needs_mps
-def test_the_gpu_of_torch_and_the_array_see_each_others_writes(live_buffers, subtests):
-    torch = library("torch")
+def test_the_gpu_of_torch_and_the_array_see_each_others_writes(torch, live_buffers, subtests):
     for name, make_view in VIEWS.items():
         with subtests.test(name):
             array = numbered()
@@ -181,25 +176,24 @@ def test_what_tvm_asks_for_is_what_fresh_arrays_have(live_buffers):
 
 @pytest.mark.needs_jax
 @pytest.mark.rule("export-host-view")
-def test_jax_shares_through_the_host_view(live_buffers):
+def test_jax_shares_through_the_host_view(jnp, live_buffers):
     import jax
 
     array = numbered()
-    for number, imported in enumerate([library("jax").from_dlpack(array.host), array.to(library("jax"))]):
+    for number, imported in enumerate([jnp.from_dlpack(array.host), array.to(jnp)]):
         assert imported.unsafe_buffer_pointer() == array.buffer.address
         array[2, 3] = number
         assert float(jax.jit(lambda x: x[2, 3] * 1)(imported)) == number
     with pytest.raises((TypeError, RuntimeError, ValueError)):  # in its own words
-        library("jax").from_dlpack(array)
+        jnp.from_dlpack(array)
 
 
-@pytest.mark.needs_mlx
 @pytest.mark.rule("export-host-view")
-def test_mlx_reads_the_host_view(live_buffers, subtests):
+def test_mlx_reads_the_host_view(mx, live_buffers, subtests):
     for name, make_view in VIEWS.items():
         with subtests.test(name):
             view = make_view(numbered())
-            assert library("mlx").from_dlpack(view.host).tolist() == view.tolist()
+            assert mx.from_dlpack(view.host).tolist() == view.tolist()
 
 
 # ---- theirs, taken by us ----
@@ -273,8 +267,7 @@ def test_from_host_is_the_memory_that_asarray_takes(name):
 
 
 @pytest.mark.needs_mps
-def test_a_tensor_that_torch_made_on_mps_becomes_an_array(live_buffers):
-    torch = library("torch")
+def test_a_tensor_that_torch_made_on_mps_becomes_an_array(torch, live_buffers):
     tensor = torch.arange(24, dtype=torch.float32, device="mps").reshape(4, 6)
     torch.mps.synchronize()
     for part in (tensor, tensor[1:, ::2], tensor.T):
@@ -296,12 +289,10 @@ def assign(x):
     return x
 
 
-@pytest.mark.needs_mlx
 @pytest.mark.parametrize("is_kept", [False, True])
 @pytest.mark.parametrize("operation", ["exp", "softmax", "rebind", "assign"])
-def test_mlx_writes_a_result_where_only_the_operation_refers_to_an_array(operation, is_kept):
+def test_mlx_writes_a_result_where_only_the_operation_refers_to_an_array(mx, operation, is_kept):
     """What explain and the recipe for MLX warn of.  MLX's own counts decide, also of memory that it imported."""
-    mx = library("mlx")
     run = {"rebind": rebind, "assign": assign}.get(operation) or getattr(mx, operation)
     imported = mx.from_dlpack(md.full(8192, 2.0).host)
     kept = imported[:] if is_kept else None
@@ -312,10 +303,9 @@ def test_mlx_writes_a_result_where_only_the_operation_refers_to_an_array(operati
     assert (first_address(result) == there) == (not is_kept)
 
 
-@pytest.mark.needs_mlx
 @pytest.mark.skipif(sys.platform == "darwin", reason="MLX shares there; the next test is about that")
-def test_what_mlx_writes_does_not_reach_an_array_whose_host_view_it_copied(live_buffers):
-    mx, array = library("mlx"), md.full(8192, 2.0)
+def test_what_mlx_writes_does_not_reach_an_array_whose_host_view_it_copied(mx, live_buffers):
+    array = md.full(8192, 2.0)
     mx.eval(mx.exp(mx.from_dlpack(array.host)))
     assert array.tolist() == [2.0] * 8192
     with pytest.raises(ValueError, match="without a copy"):
@@ -323,8 +313,8 @@ def test_what_mlx_writes_does_not_reach_an_array_whose_host_view_it_copied(live_
 
 
 @pytest.mark.needs_mlx_metal
-def test_mlx_does_not_write_into_an_array_while_its_own_is_kept_or_is_a_copy(live_buffers, subtests):
-    mx, array = library("mlx"), md.full(8192, 2.0)
+def test_mlx_does_not_write_into_an_array_while_its_own_is_kept_or_is_a_copy(mx, live_buffers, subtests):
+    array = md.full(8192, 2.0)
     kept = mx.from_dlpack(array, copy=False)
     mx.eval(mx.exp(kept))
     mx.eval(mx.exp(mx.from_dlpack(array, copy=True)))
@@ -338,9 +328,7 @@ def test_mlx_does_not_write_into_an_array_while_its_own_is_kept_or_is_a_copy(liv
             assert bool(mx.all(imported == 9).item())
 
 
-@pytest.mark.needs_mlx
-def test_mlx_does_not_write_into_what_it_exported_to_us(live_buffers):
-    mx = library("mlx")
+def test_mlx_does_not_write_into_what_it_exported_to_us(mx, live_buffers):
     source = mx.full((8192,), 2.0)
     array = md.from_dlpack(source)
     result = mx.exp(source)

@@ -109,10 +109,7 @@ def double(name, shape):
 
 
 @pytest.mark.needs_no_sanitizer
-@pytest.mark.needs_torch
-def test_two_processes_share_one_metal_array(shm, live_buffers):
-    import torch
-
+def test_two_processes_share_one_metal_array(torch, shm, live_buffers):
     array = over(shm)[:6].reshape(2, 3)
     array[...] = md.asarray([[1.0, 2, 3], [4, 5, 6]])
     tensor = torch.from_dlpack(array.host)

@@ -31,10 +31,8 @@ by_every_road = pytest.mark.parametrize("hand_over", ROADS.values(), ids=ROADS)
 
 
 @pytest.fixture
-def mps(monkeypatch):
+def mps(torch, monkeypatch):
     """Call it with where torch's own memory is and where it holds ours; the list of what torch was asked."""
-    import torch
-
     asked = []
     memory = md.zeros(1)
     places = {"buffer": memory.buffer.handle, "address": memory.buffer.address}
@@ -60,9 +58,7 @@ def mps(monkeypatch):
 
 @by_every_road
 @pytest.mark.rule("export-torch")
-def test_a_torch_that_names_memory_by_its_address_is_refused(hand_over, mps, live_buffers):
-    import torch
-
+def test_a_torch_that_names_memory_by_its_address_is_refused(torch, hand_over, mps, live_buffers):
     mps(own="address")
     array = md.zeros(4)
     for _ in range(2):
@@ -73,9 +69,7 @@ def test_a_torch_that_names_memory_by_its_address_is_refused(hand_over, mps, liv
 
 @by_every_road
 @pytest.mark.parametrize("place", ["buffer", "address"])
-def test_a_torch_that_holds_our_memory_as_its_own_is_asked_once(place, hand_over, mps, monkeypatch):
-    import torch
-
+def test_a_torch_that_holds_our_memory_as_its_own_is_asked_once(torch, place, hand_over, mps, monkeypatch):
     asked = mps(own=place, ours=place)
     hand_over(torch, md.zeros(4))
     assert asked == [place]
@@ -84,15 +78,11 @@ def test_a_torch_that_holds_our_memory_as_its_own_is_asked_once(place, hand_over
         give(torch, md.zeros(4))
 
 
-def test_this_torch_holds_our_memory_by_the_buffer():
-    import torch
-
+def test_this_torch_holds_our_memory_by_the_buffer(torch):
     assert md.Buffer.from_handle(torch_facts.our_pointer(torch)).size > 0
 
 
-def test_a_torch_that_has_no_memory_now_is_asked_again(mps):
-    import torch
-
+def test_a_torch_that_has_no_memory_now_is_asked_again(torch, mps):
     asked = mps(own="out of memory")
     for _ in range(2):
         assert torch.from_dlpack(md.zeros(4)).shape == (4,)
@@ -127,19 +117,15 @@ def test_a_thread_that_runs_no_python_function_is_not_torch(mps):
     assert asked == []
 
 
-def test_a_build_without_mps_is_not_asked(mps, monkeypatch):
-    import torch
-
+def test_a_build_without_mps_is_not_asked(torch, mps, monkeypatch):
     asked = mps(own="address")
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     assert torch.from_dlpack(md.zeros(4)).shape == (4,)
     assert asked == []
 
 
-def test_an_address_from_torch_is_refused_as_from_anybody(live_buffers):
+def test_an_address_from_torch_is_refused_as_from_anybody(torch, live_buffers):
     """The other way: such a torch would export addresses too, and the import looks at every handle."""
-    import torch
-
     memory = md.zeros(64)
     tensor = torch.from_dlpack(Producer(device=(8, 0), data=memory.buffer.address, shape=(64,)))
     assert (tensor.device.type, tensor.data_ptr()) == ("mps", memory.buffer.address)
@@ -147,9 +133,7 @@ def test_an_address_from_torch_is_refused_as_from_anybody(live_buffers):
         md.from_dlpack(tensor)
 
 
-def test_explain_says_so_where_the_trial_was_refused(mps, monkeypatch):
-    import torch
-
+def test_explain_says_so_where_the_trial_was_refused(torch, mps, monkeypatch):
     fields = {"device": METAL, "is_ours": True}
     assert trial_child.try_example(torch.from_dlpack, fields) == "zero-copy"
     mps(own="address")

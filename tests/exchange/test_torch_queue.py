@@ -106,9 +106,7 @@ class TorchQueue:
 
 
 @pytest.fixture
-def torch_queue(library, monkeypatch):
-    import torch
-
+def torch_queue(torch, library, monkeypatch):
     queue = TorchQueue(library)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     monkeypatch.setattr(torch_facts, "library", lambda _torch: library)
@@ -182,9 +180,7 @@ by_module_and_type = pytest.mark.parametrize(
 
 @by_module_and_type
 @pytest.mark.parametrize("number", [0, 2])
-def test_torch_s_current_stream_waits_for_our_work(number, find, torch_queue, slow):
-    import torch
-
+def test_torch_s_current_stream_waits_for_our_work(torch, number, find, torch_queue, slow):
     array, target = md.zeros(64), md.zeros(64)
     stream = md.Stream()
     with held(stream), torch_queue.stream(number):
@@ -199,10 +195,8 @@ def test_torch_s_current_stream_waits_for_our_work(number, find, torch_queue, sl
 
 @pytest.mark.parametrize("scope", ["queue", "commands"])
 @pytest.mark.parametrize("is_next", [False, True], ids=["behind the wait", "in the next"])
-def test_torch_s_later_command_buffers_wait_for_our_work_too(torch_queue, settings, is_next, scope):
+def test_torch_s_later_command_buffers_wait_for_our_work_too(torch, torch_queue, settings, is_next, scope):
     """Whatever a wait on the GPU holds back; and what we then ask of torch's queue comes after."""
-    import torch
-
     array, target = md.zeros(64), md.zeros(64)
     result = np.asarray(target)
     settings(wait_scope=scope)
@@ -222,9 +216,7 @@ def test_torch_s_later_command_buffers_wait_for_our_work_too(torch_queue, settin
     assert result.tolist() == [1.5] * 64
 
 
-def test_the_recipe_for_torch_runs_as_written_and_waits_on_the_gpu_only(torch_queue, slow):
-    import torch
-
+def test_the_recipe_for_torch_runs_as_written_and_waits_on_the_gpu_only(torch, torch_queue, slow):
     target = md.zeros(64)
     tensor, handle = torch_tensor()
 
@@ -241,18 +233,14 @@ def test_the_recipe_for_torch_runs_as_written_and_waits_on_the_gpu_only(torch_qu
     assert np.asarray(target).view("uint8").tolist() == [7] * 256
 
 
-def test_an_idle_array_goes_to_torch_without_a_command(torch_queue):
-    import torch
-
+def test_an_idle_array_goes_to_torch_without_a_command(torch, torch_queue):
     assert md.zeros(4).to(torch.Tensor).shape == (4,)
     assert md.zeros(4).to(torch).shape == (4,)
     assert set(torch_queue.commands.values()) == {None}
 
 
-def test_what_torch_gets_a_copy_of_is_complete(torch_queue, slow):
+def test_what_torch_gets_a_copy_of_is_complete(torch, torch_queue, slow):
     """torch cannot have negative strides; its queue knows nothing of the copy, which is made on ours."""
-    import torch
-
     array, target = md.zeros(64, storage="private"), md.zeros(64)
     array.copy_from(np.arange(64, dtype="float32"), stream=md.Stream())
     tensor = array[::-1].to(torch)
@@ -262,9 +250,7 @@ def test_what_torch_gets_a_copy_of_is_complete(torch_queue, slow):
 
 
 @by_module_and_type
-def test_where_torch_s_queue_is_not_to_be_had_the_cpu_waits(find, slow):
-    import torch
-
+def test_where_torch_s_queue_is_not_to_be_had_the_cpu_waits(torch, find, slow):
     array = md.zeros(64)
     array.fill(1.5, stream=md.Stream())
     array.to(find(torch))
@@ -292,9 +278,7 @@ def test_each_stream_of_torch_s_is_waited_for_by_itself(torch_queue):
         assert np.asarray(result).view("uint8").tolist() == [number] * 256
 
 
-def test_the_recipe_for_torch_s_streams_waits_for_the_one_that_writes(torch_queue, monkeypatch):
-    import torch
-
+def test_the_recipe_for_torch_s_streams_waits_for_the_one_that_writes(torch, torch_queue, monkeypatch):
     tensor, handle = torch_tensor()
     stream = md.Stream()
     monkeypatch.setattr(torch.mps, "stream", torch_queue.stream, raising=False)
@@ -320,10 +304,8 @@ def test_values_reach_each_queue_of_torch_s_in_order(torch_queue):
 
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["own thread", "another thread"])
-def test_hand_overs_leave_no_object_of_torch_s_behind(elsewhere, torch_queue):
+def test_hand_overs_leave_no_object_of_torch_s_behind(torch, elsewhere, torch_queue):
     """torch autoreleases a command buffer each time, and the main thread has no pool that would ever be drained."""
-    import torch
-
     torch_queue.loaded.standin_run_elsewhere(elsewhere)
     array = md.zeros(64)
     tensor = array.to(torch)
@@ -381,9 +363,7 @@ def test_work_of_torch_s_that_fails_is_waited_for_and_no_longer(torch_queue, set
 
 
 @pytest.mark.parametrize("what", ["no such file", "a library without them"])
-def test_where_the_functions_are_missing_torch_synchronises_itself(what, torch_queue, monkeypatch):
-    import torch
-
+def test_where_the_functions_are_missing_torch_synchronises_itself(torch, what, torch_queue, monkeypatch):
     waits = []
     path = "nowhere/libtorch_cpu.dylib" if what == "no such file" else _core.__file__
     monkeypatch.setattr(torch_facts, "library", lambda _torch: path)
@@ -415,9 +395,7 @@ def kernels():
 
 @pytest.mark.needs_kernels
 @pytest.mark.parametrize("is_named", [False, True], ids=["default stream", "named stream"])
-def test_a_kernel_waits_for_torch_and_torch_waits_for_the_kernel(kernels, torch_queue, slow, is_named):
-    import torch
-
+def test_a_kernel_waits_for_torch_and_torch_waits_for_the_kernel(torch, kernels, torch_queue, slow, is_named):
     array, target = md.full(64, 1.5), md.zeros(64)
     ones = md.ones(64)
     tensor = torch.from_dlpack(array)
@@ -431,9 +409,7 @@ def test_a_kernel_waits_for_torch_and_torch_waits_for_the_kernel(kernels, torch_
 
 
 @pytest.mark.needs_kernels
-def test_torch_does_not_write_what_a_kernel_still_reads(kernels, torch_queue, slow):
-    import torch
-
+def test_torch_does_not_write_what_a_kernel_still_reads(torch, kernels, torch_queue, slow):
     array, out, ones = md.full(64, 1.5), md.zeros(64), md.ones(64)
     kernels["take"](torch.from_dlpack(array), out, n=64)
     torch_queue.copy(ones.buffer.handle, array.buffer.handle, 256)

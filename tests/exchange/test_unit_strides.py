@@ -47,11 +47,8 @@ def test_numpys_strides_that_are_no_whole_items_are_let_pass_where_no_step_is_ta
             md.asarray(memoryview(as_strided(np.arange(4.0), (2, 2), strides)))
 
 
-@pytest.mark.needs_torch
 @pytest.mark.parametrize("make", ["host", "to"])
-def test_torch_keeps_its_memory_format(make):
-    import torch
-
+def test_torch_keeps_its_memory_format(torch, make):
     x = torch.randn(1, 3, 4, 5).to(memory_format=torch.channels_last)
     array = md.from_dlpack(x)
     assert array.strides == x.stride() == (60, 1, 15, 3)

@@ -87,11 +87,8 @@ def test_references_are_counted_exactly():
     assert sys.getrefcount(noted) == before - 1
 
 
-@pytest.mark.needs_mlx
 @pytest.mark.rule("refusal-kept")
-def test_what_mlx_hides_can_be_read():
-    import mlx.core as mx
-
+def test_what_mlx_hides_can_be_read(mx):
     class Refusing:
         """MLX asks twice, with and without a version; neither is answered."""
 

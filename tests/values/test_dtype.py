@@ -49,10 +49,7 @@ def test_what_is_no_element_type_is_refused(subtests):
             md.dtype(value)
 
 
-@pytest.mark.needs_torch
-def test_a_tensor_is_not_asked_for_its_text(monkeypatch):
-    torch = pytest.importorskip("torch")
-
+def test_a_tensor_is_not_asked_for_its_text(torch, monkeypatch):
     class Loud(torch.Tensor):
         def __str__(self):
             raise AssertionError("printing a tensor waits for its device")

@@ -29,9 +29,7 @@ def known(value):
         return None
 
 
-@pytest.mark.needs_torch
-def test_every_dtype_of_torch():
-    torch = pytest.importorskip("torch")
+def test_every_dtype_of_torch(torch):
     seen = set()
     for name, theirs in dtypes_in(torch, torch.dtype).items():
         plain = str(theirs).removeprefix("torch.")
@@ -49,9 +47,7 @@ def test_every_dtype_of_torch():
     assert len(seen) >= 25
 
 
-@pytest.mark.needs_mlx
-def test_every_dtype_of_mlx_and_back():
-    mx = pytest.importorskip("mlx.core")
+def test_every_dtype_of_mlx_and_back(mx):
     found = dtypes_in(mx, mx.Dtype)
     assert len(found) >= 13
     for name, theirs in found.items():
@@ -68,10 +64,7 @@ def test_every_dtype_of_mlx_and_back():
         md.dtype(mx.array([1.0]))
 
 
-@pytest.mark.needs_jax
-def test_every_scalar_type_of_jax_and_back():
-    jax = pytest.importorskip("jax")
-    jnp = jax.numpy
+def test_every_scalar_type_of_jax_and_back(jnp):
     types = {name: value for name, value in vars(jnp).items() if isinstance(value, type(jnp.float32))}
     assert {"float32", "bfloat16", "float8_e4m3fn", "int4", "float4_e2m1fn"} <= set(types)
     for name, theirs in types.items():
@@ -152,11 +145,7 @@ ENTRIES = {
 }
 
 
-@pytest.mark.needs_torch
-@pytest.mark.needs_mlx
-@pytest.mark.needs_jax
-def test_every_way_to_name_a_type_is_taken_wherever_one_is_asked():
-    torch, mx, jnp = (pytest.importorskip(name) for name in ("torch", "mlx.core", "jax.numpy"))
+def test_every_way_to_name_a_type_is_taken_wherever_one_is_asked(torch, mx, jnp):
     short = [md.int16, "int16", np.int16, np.dtype("i2"), "<i2", torch.int16, "torch.int16", mx.int16, jnp.int16]
     short += ["mlx.core.int16"]
     brain = [ml_dtypes.bfloat16, np.dtype(ml_dtypes.bfloat16), torch.bfloat16, mx.bfloat16, jnp.bfloat16]
@@ -251,11 +240,7 @@ def test_a_dtype_equals_its_name_and_what_other_packages_call_it():
                 assert (other == name) == (other is dtype) == (name == other)
 
 
-@pytest.mark.needs_torch
-@pytest.mark.needs_mlx
-@pytest.mark.needs_jax
-def test_a_dtype_equals_those_of_torch_mlx_and_jax():
-    torch, mx, jnp = (pytest.importorskip(name) for name in ("torch", "mlx.core", "jax.numpy"))
+def test_a_dtype_equals_those_of_torch_mlx_and_jax(torch, mx, jnp):
     array = md.zeros(2, "bfloat16")
     for theirs in (torch.bfloat16, jnp.bfloat16, ml_dtypes.bfloat16, np.dtype(ml_dtypes.bfloat16)):
         assert array.dtype == theirs and theirs == array.dtype
