@@ -8,10 +8,9 @@ import sys
 import time
 from contextlib import suppress
 
-from toy_library import Array, Toy
+from toy_library import Array, Toy, managed_of
 
 from metal_dlpack.conformance import Absent, Library, exchange_table
-from metal_dlpack.conformance.dlpack_structs import VERSIONED_NAME, Legacy, Versioned, capsule_name, capsule_pointer
 from metal_dlpack.conformance.items import KINDS
 
 
@@ -34,12 +33,13 @@ class Forking(Toy):
         return super().from_dlpack(producer, **keywords)
 
 
-class Deaf(Toy):
-    """It closes what the child answers by, and never comes back."""
+class Deaf(Hanging):
+    """Before that it closes what the child answers by."""
 
-    def from_dlpack(self, producer, **keywords):
-        os.closerange(3, 256)
-        time.sleep(600)
+    def check(self, managed, is_versioned):
+        if managed.tensor.lanes > 1:
+            os.closerange(3, 256)
+        super().check(managed, is_versioned)
 
 
 class Waiting(Toy):
@@ -63,17 +63,13 @@ class Unmakeable(Toy):
 class Wild(Toy):
     """What its tensors say would lead anywhere; TOY_FIELD is the field and its value."""
 
-    def __init__(self):
-        super().__init__()
-        name, value = json.loads(os.environ["TOY_FIELD"])
-        value = tuple(value) if isinstance(value, list) else value
-
-        def tensor(array, out=None):
-            out = Array.tensor(array, out)
+    class Array(Array):
+        def tensor(self, out=None):
+            out = super().tensor(out)
+            name, value = json.loads(os.environ["TOY_FIELD"])
+            value = tuple(value) if isinstance(value, list) else value
             setattr(out, name, (ctypes.c_int64 * 2)(*value) if name == "shape" and value else value)
             return out
-
-        self.type = type("Wild", (self.type,), {"tensor": tensor})
 
 
 # ---- libraries that do what the standard leaves to them ----
@@ -82,53 +78,47 @@ class Wild(Toy):
 class VersionedOnly(Toy):
     """From March 2025 on a producer may refuse to make unversioned tensors."""
 
-    def __init__(self):
-        super().__init__()
+    has_table = False
 
-        def dlpack(array, *, max_version=None, **keywords):
+    class Array(Array):
+        def __dlpack__(self, *, max_version=None, **keywords):
             if max_version is None or max_version[0] < 1:
                 raise BufferError("versioned tensors only")
-            return Array.__dlpack__(array, max_version=max_version, **keywords)
-
-        self.type = type("VersionedOnly", (Array,), {"__dlpack__": dlpack})
+            return super().__dlpack__(max_version=max_version, **keywords)
 
 
 class Plain(Toy):
     """A producer of 2021: unversioned tensors, no keyword but stream."""
 
-    def __init__(self):
-        super().__init__()
+    has_table = False
 
-        def dlpack(array, *, stream=None):
-            return Array.__dlpack__(array, stream=stream)
-
-        self.type = type("Plain", (Array,), {"__dlpack__": dlpack})
+    class Array(Array):
+        def __dlpack__(self, *, stream=None):
+            return super().__dlpack__(stream=stream)
 
 
 class Elsewhere(Toy):
     """Its memory is a device's, and nobody can read it there; the CPU gets copies."""
 
+    has_table = False
     knows_devices = True
 
-    def __init__(self):
-        super().__init__()
+    class Array(Array):
+        def __dlpack_device__(self):
+            return (12, 0)
 
-        def dlpack(array, **keywords):
-            if "dl_device" in keywords and not self.knows_devices:
+        def __dlpack__(self, **keywords):
+            if "dl_device" in keywords and not self.toy.knows_devices:
                 raise TypeError("dl_device")
             if keywords.get("dl_device") == (1, 0):
                 if keywords.get("copy") is False:
                     raise BufferError("not without a copy")
-                return Array.__dlpack__(array, **keywords | {"copy": True})
-            capsule = Array.__dlpack__(array, **keywords)
-            name = capsule_name(capsule)
-            kind = Versioned if name == VERSIONED_NAME else Legacy
-            tensor = kind.from_address(capsule_pointer(capsule, name)).tensor
+                return super().__dlpack__(**keywords | {"copy": True})
+            capsule = super().__dlpack__(**keywords)
+            tensor = managed_of(capsule).tensor
             tensor.device = (12, 0)
             tensor.data = (tensor.data or 0) | 1 << 63
             return capsule
-
-        self.type = type("Elsewhere", (Array,), {"__dlpack__": dlpack, "__dlpack_device__": lambda _array: (12, 0)})
 
 
 class Unreadable(Elsewhere):

@@ -5,6 +5,7 @@
 
 import ctypes
 import itertools
+import math
 
 from metal_dlpack.conformance import Library, exchange_table
 from metal_dlpack.conformance.dlpack_structs import (
@@ -26,8 +27,8 @@ from metal_dlpack.conformance.items import KINDS, kind_of
 from metal_dlpack.conformance.offers import Memory, compact
 from metal_dlpack.conformance.taken import address_of, items_of, strides_of
 
+#: Of a managed tensor's deleter, and of a capsule's destructor.
 DELETER = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
-DESTRUCTOR = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 is_named = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
 pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
@@ -50,28 +51,27 @@ def delete(address):
         array.memory.spoil()
 
 
-@DESTRUCTOR
-def destroy(capsule):
-    for name in (LEGACY_NAME, VERSIONED_NAME):
-        if is_named(capsule, name):
-            managed = (Versioned if name == VERSIONED_NAME else Legacy).from_address(pointer_of(capsule, name))
-            DELETER(managed.deleter)(ctypes.addressof(managed))
+def destructor_of(*prefixes):
+    """Deletes the tensor if the capsule's name is a tensor's behind one of these."""
+
+    @DELETER
+    def destroy(capsule):
+        for name, kind in ((LEGACY_NAME, Legacy), (VERSIONED_NAME, Versioned)):
+            for found in (prefix + name for prefix in prefixes if is_named(capsule, prefix + name)):
+                managed = kind.from_address(pointer_of(capsule, found))
+                DELETER(managed.deleter)(ctypes.addressof(managed))
+
+    return destroy
 
 
-@DESTRUCTOR
-def destroy_also_taken(capsule):
-    destroy(capsule)
-    for name in (LEGACY_NAME, VERSIONED_NAME):
-        if is_named(capsule, b"used_" + name):
-            managed = (Versioned if name == VERSIONED_NAME else Legacy).from_address(
-                pointer_of(capsule, b"used_" + name)
-            )
-            DELETER(managed.deleter)(ctypes.addressof(managed))
+DESTRUCTORS = {"capsule-taken": destructor_of(b"", b"used_"), "capsule-dropped": destructor_of()}
+DESTROY = destructor_of(b"")
 
 
-@DESTRUCTOR
-def destroy_nothing(_capsule):
-    pass
+def managed_of(capsule):
+    """What it points to: a versioned tensor, unless its name is an unversioned one's."""
+    name = capsule_name(capsule)
+    return (Legacy if name == LEGACY_NAME else Versioned).from_address(capsule_pointer(capsule, name))
 
 
 class Array:
@@ -116,8 +116,7 @@ class Array:
         name = VERSIONED_NAME if is_versioned else LEGACY_NAME
         if self.breaks("capsule-name"):
             name = b"tensor"
-        end = {"capsule-taken": destroy_also_taken, "capsule-dropped": destroy_nothing}
-        end = end.get(self.toy.broken[1], destroy)
+        end = DESTRUCTORS.get(self.toy.broken[1], DESTROY)
         return new_capsule(ctypes.addressof(managed), name, ctypes.cast(end, ctypes.c_void_p))
 
     def export(self, is_versioned, copies=False):
@@ -171,10 +170,7 @@ class Array:
 
     @property
     def size(self):
-        size = 1
-        for extent in self.shape:
-            size *= extent
-        return size
+        return math.prod(self.shape)
 
 
 class _Keeper:
@@ -190,9 +186,6 @@ class Imported:
     def __init__(self, managed, items, is_read_only, deletes):
         self.managed, self.items, self.is_read_only, self.deletes = managed, items, is_read_only, deletes
 
-    def tolist(self):
-        return self.items() if callable(self.items) else self.items
-
     def __del__(self):
         for _ in range(self.deletes):
             if self.managed.deleter:
@@ -205,12 +198,15 @@ class Toy(Library):
     name = "Toy"
     distribution = ""
     has_read_only = True
+    Array = Array
+    has_table = True
     kind_for_others = None  #: what the allocator takes for an element type that is none
 
     def __init__(self, side="", rule=""):
         self.broken = (side, rule)
         self.device_id = int(self.broken == ("producer", "device-id"))
-        self.type, self.nameless = toy_type(self), nameless_type(self)
+        self.type = toy_type(self) if self.has_table else self.Array
+        self.nameless = nameless_type(self)
 
     def breaks(self, rule):
         return self.broken == ("consumer", rule)
@@ -256,8 +252,11 @@ class Toy(Library):
 
     def tolist(self, array):
         if isinstance(array, Imported):
-            return array.tolist()
-        return items_of(array.tensor()) if self.broken[0] != "producer" else plain_items(array)
+            return array.items() if callable(array.items) else array.items
+        if self.broken[0] != "producer":
+            return items_of(array.tensor())
+        honest = Array(Toy(), array.kind, array.shape, array.strides, array.memory, array.offset)
+        return items_of(honest.tensor())  # what it holds, whatever its own tensors say
 
     def is_writable(self, array):
         return not array.is_read_only
@@ -403,23 +402,12 @@ class Toy(Library):
         padded = bool(flags & IS_PADDED) and not self.breaks("types-padded")
 
         def read():
+            items = items_of(seen, padded=padded)
             if self.breaks("types-packed") and seen.bits == 4 and not padded:
-                data = ctypes.string_at(address_of(seen), 3)
-                return kind_items(seen, bytes((byte >> 4 | byte << 4) & 255 for byte in data))
-            return items_of(seen, padded=padded)
+                items[::2], items[1::2] = items[1::2], items[::2]
+            return items
 
         return read
-
-
-def kind_items(tensor, data):
-    number = int.from_bytes(data, "little")
-    return [kind_of(tensor.code, tensor.bits).value(number >> 4 * i & 15) for i in range(6)]
-
-
-def plain_items(array):
-    """What the array holds, whatever its tensors say."""
-    honest = Array(Toy(), array.kind, array.shape, array.strides, array.memory, array.offset)
-    return items_of(honest.tensor())
 
 
 # ---- the table of C functions ----
@@ -496,7 +484,7 @@ def toy_type(toy):
         def __dlpack_c_exchange_api__(cls):
             return exchange_table.capsule_of(table() if breaks("table-on-type") else cls.table)
 
-    kind = Meta("ToyArray", (Array,), {"table": table()})
+    kind = Meta("ToyArray", (toy.Array,), {"table": table()})
     return kind
 
 
