@@ -67,12 +67,7 @@ def made(key_parts: Iterable[bytes | str], suffix: str, make: Callable[[Path], N
     if is_sound(path):
         _mark_as_used(path)
         return path
-    try:
-        return _make(path, make)
-    except OSError as error:
-        if path.parent == _private_folder():
-            raise
-        return _make(_instead(path.parent, _sentence(error)) / path.name, make)
+    return _make_somewhere(path, make)
 
 
 def read(key_parts: Iterable[bytes | str], suffix: str = "") -> bytes | None:
@@ -87,12 +82,8 @@ def read(key_parts: Iterable[bytes | str], suffix: str = "") -> bytes | None:
 
 def write(key_parts: Iterable[bytes | str], data: bytes, suffix: str = "") -> None:
     """Store data under this key, for `read`."""
-    path = entry(key_parts, suffix)
-    try:
-        _make(path, lambda unfinished: _write_file(unfinished, data))
-    except OSError as error:
-        if path.parent != _private_folder():
-            _make(_instead(path.parent, _sentence(error)) / path.name, lambda unfinished: _write_file(unfinished, data))
+    with contextlib.suppress(OSError):  # not even a temporary folder takes it
+        _make_somewhere(entry(key_parts, suffix), lambda unfinished: unfinished.write_bytes(data))
 
 
 def is_sound(path: Path) -> bool:
@@ -218,11 +209,17 @@ def _is_sealed(path: Path, data: bytes) -> bool:
     return data[-_SEAL_NBYTES:] == _seal(path, memoryview(data)[:-_SEAL_NBYTES])
 
 
-def _write_file(path: Path, data: bytes) -> None:
-    path.write_bytes(data)
+def _make_somewhere(path: Path, make: Callable[[Path], object]) -> Path:
+    """Make the file; in a temporary folder if its own does not take it."""
+    try:
+        return _make(path, make)
+    except OSError as error:
+        if path.parent == _private_folder():
+            raise
+        return _make(_instead(path.parent, _sentence(error)) / path.name, make)
 
 
-def _make(path: Path, make: Callable[[Path], None]) -> Path:
+def _make(path: Path, make: Callable[[Path], object]) -> Path:
     import tempfile
 
     with tempfile.TemporaryDirectory(dir=path.parent, suffix=_UNFINISHED, ignore_cleanup_errors=True) as scratch:

@@ -48,5 +48,7 @@ def image(library: tuple[str, str], function: tuple[str, dict[int, bytes], bool]
 
 def lines(image_path: str, addresses: list[int]) -> list[str]:
     """ "file:line:column" of the instruction at each address in a checked image; "" where none is known."""
-    places = msl.lines_of(image_path, addresses)
+    from .line_table import lines_of  # for reports alone
+
+    places = lines_of(image_path, addresses)
     return [f"{file}:{line}:{column}" if line else "" for file, line, column in places]

@@ -12,9 +12,8 @@ from .messages import source_error
 from .tokens import Tokens, joined
 
 KERNEL = "kernel"
-#: Entry points that are no kernels.
-_OTHER_STAGES = {"vertex", "fragment", "mesh", "object", "visible", "intersection"}
-STAGES = {KERNEL, *_OTHER_STAGES}
+#: What entry points are marked as.
+STAGES = {KERNEL, "vertex", "fragment", "mesh", "object", "visible", "intersection"}
 
 
 @dataclass(frozen=True, slots=True)

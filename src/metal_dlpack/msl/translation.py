@@ -114,8 +114,8 @@ class Translation:
 
     def _refuse_what_is_not_supported(self, kernel: Kernel) -> None:
         if kernel.stage != kernels.KERNEL:
-            what = unsupported.of_stage(kernel.stage)
-            raise source_error(self._source, kernel.at, f"'{kernel.name}' is no kernel: {what} need a Mac")
+            text = f"'{kernel.name}' is no kernel: {kernel.stage} functions need a Mac"
+            raise source_error(self._source, kernel.at, text)
         for one in (kernel.declaration, kernel.instantiation):
             lack = self._lacks.get(id(one))
             if lack is not None:

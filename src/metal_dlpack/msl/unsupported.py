@@ -17,14 +17,6 @@ _FEATURES = {
     "imageblocks": r"imageblock|imageblock_slice|threadgroup_imageblock",
     "mesh shaders": r"mesh_grid_properties|object_data",
 }
-_STAGES = {
-    "vertex": "vertex functions",
-    "fragment": "fragment functions",
-    "mesh": "mesh functions",
-    "object": "object functions",
-    "visible": "visible functions",
-    "intersection": "intersection functions",
-}
 _FEATURE = re.compile("|".join(f"(?P<f{nth}>{words})" for nth, words in enumerate(_FEATURES.values())))
 
 
@@ -37,11 +29,6 @@ class Lack:
 
     def sentence(self, kernel: str) -> str:
         return f"the kernel '{kernel}' needs {self.feature}, which need a Mac: they are not supported without one"
-
-
-def of_stage(stage: str) -> str:
-    """What entry points of this kind are called."""
-    return _STAGES[stage]
 
 
 def find(tokens: Tokens, declarations: list[Declaration]) -> dict[int, Lack]:
