@@ -10,34 +10,20 @@
 #ifndef SOFTMETAL_H
 #define SOFTMETAL_H
 
-#include "softmetal_kernel.h"
-
-#include "softmetal_types.h"
-
-#include "softmetal_vectors.h"
-
-#include "softmetal_matrices.h"
-
-#include "softmetal_math.h"
-
-#include "softmetal_integers.h"
-
-#include "softmetal_interpolation.h"
-
-#include "softmetal_geometric.h"
-
-#include "softmetal_packing.h"
-
-#include "softmetal_names.h"
-
-#include "softmetal_synchronization.h"
-
 #include "softmetal_atomics.h"
-
-#include "softmetal_simdgroups.h"
-
-#include "softmetal_simdgroup_matrix.h"
-
+#include "softmetal_geometric.h"
 #include "softmetal_image.h"
+#include "softmetal_integers.h"
+#include "softmetal_interpolation.h"
+#include "softmetal_kernel.h"
+#include "softmetal_math.h"
+#include "softmetal_matrices.h"
+#include "softmetal_names.h"
+#include "softmetal_packing.h"
+#include "softmetal_simdgroup_matrix.h"
+#include "softmetal_simdgroups.h"
+#include "softmetal_synchronization.h"
+#include "softmetal_types.h"
+#include "softmetal_vectors.h"
 
 #endif /* SOFTMETAL_H */

@@ -24,12 +24,7 @@ typedef metal::_atomic<bool> atomic_bool;
 typedef metal::_atomic<float> atomic_float;
 
 namespace metal {
-using ::atomic_bool;
-using ::atomic_float;
-using ::atomic_int;
-using ::atomic_long;
-using ::atomic_uint;
-using ::atomic_ulong;
+using ::atomic_bool, ::atomic_float, ::atomic_int, ::atomic_long, ::atomic_uint, ::atomic_ulong;
 
 template <class T, class U>
 SOFTMETAL_INLINE void atomic_store_explicit(volatile _atomic<T> *object, U desired,

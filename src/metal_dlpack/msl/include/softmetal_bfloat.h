@@ -92,18 +92,21 @@ template <auto value> struct literal {
 };
 } // namespace softmetal
 
+/* Of two bfloats it makes an Own, of a bfloat and an S a Mixed. */
+#define SOFTMETAL_BFLOAT_OPERATOR(op, Own, Mixed)                                              \
+    SOFTMETAL_INLINE constexpr Own operator op(bfloat a, bfloat b) {                           \
+        return Own(float(a) op float(b));                                                      \
+    }                                                                                          \
+    template <class S, class = softmetal::arithmetic_beside_bfloat<S>>                         \
+    SOFTMETAL_INLINE constexpr Mixed operator op(bfloat a, S b) {                              \
+        return Mixed(float(a) op float(b));                                                    \
+    }                                                                                          \
+    template <class S, class = softmetal::arithmetic_beside_bfloat<S>>                         \
+    SOFTMETAL_INLINE constexpr Mixed operator op(S a, bfloat b) {                              \
+        return Mixed(float(a) op float(b));                                                    \
+    }
 #define SOFTMETAL_BFLOAT_ARITHMETIC(op)                                                        \
-    SOFTMETAL_INLINE constexpr bfloat operator op(bfloat a, bfloat b) {                        \
-        return bfloat(float(a) op float(b));                                                   \
-    }                                                                                          \
-    template <class S, class = softmetal::arithmetic_beside_bfloat<S>>                         \
-    SOFTMETAL_INLINE constexpr softmetal::with_bfloat<S> operator op(bfloat a, S b) {          \
-        return softmetal::with_bfloat<S>(float(a) op float(b));                                \
-    }                                                                                          \
-    template <class S, class = softmetal::arithmetic_beside_bfloat<S>>                         \
-    SOFTMETAL_INLINE constexpr softmetal::with_bfloat<S> operator op(S a, bfloat b) {          \
-        return softmetal::with_bfloat<S>(float(a) op float(b));                                \
-    }                                                                                          \
+    SOFTMETAL_BFLOAT_OPERATOR(op, bfloat, softmetal::with_bfloat<S>)                           \
     template <class S, class = metal::enable_if_t<metal::is_arithmetic_v<S>>>                  \
     SOFTMETAL_INLINE constexpr bfloat &operator op## = (bfloat & a, S b) {                     \
         return a = bfloat(float(a) op float(b));                                               \
@@ -116,26 +119,13 @@ SOFTMETAL_BFLOAT_ARITHMETIC(+)
 SOFTMETAL_BFLOAT_ARITHMETIC(-)
 SOFTMETAL_BFLOAT_ARITHMETIC(*)
 SOFTMETAL_BFLOAT_ARITHMETIC(/)
+SOFTMETAL_BFLOAT_OPERATOR(==, bool, bool)
+SOFTMETAL_BFLOAT_OPERATOR(!=, bool, bool)
+SOFTMETAL_BFLOAT_OPERATOR(<, bool, bool)
+SOFTMETAL_BFLOAT_OPERATOR(>, bool, bool)
+SOFTMETAL_BFLOAT_OPERATOR(<=, bool, bool)
+SOFTMETAL_BFLOAT_OPERATOR(>=, bool, bool)
 #undef SOFTMETAL_BFLOAT_ARITHMETIC
-
-#define SOFTMETAL_BFLOAT_COMPARISON(op)                                                        \
-    SOFTMETAL_INLINE constexpr bool operator op(bfloat a, bfloat b) {                          \
-        return float(a) op float(b);                                                           \
-    }                                                                                          \
-    template <class S, class = softmetal::arithmetic_beside_bfloat<S>>                         \
-    SOFTMETAL_INLINE constexpr bool operator op(bfloat a, S b) {                               \
-        return float(a) op float(b);                                                           \
-    }                                                                                          \
-    template <class S, class = softmetal::arithmetic_beside_bfloat<S>>                         \
-    SOFTMETAL_INLINE constexpr bool operator op(S a, bfloat b) {                               \
-        return float(a) op float(b);                                                           \
-    }
-SOFTMETAL_BFLOAT_COMPARISON(==)
-SOFTMETAL_BFLOAT_COMPARISON(!=)
-SOFTMETAL_BFLOAT_COMPARISON(<)
-SOFTMETAL_BFLOAT_COMPARISON(>)
-SOFTMETAL_BFLOAT_COMPARISON(<=)
-SOFTMETAL_BFLOAT_COMPARISON(>=)
-#undef SOFTMETAL_BFLOAT_COMPARISON
+#undef SOFTMETAL_BFLOAT_OPERATOR
 
 #endif /* SOFTMETAL_BFLOAT_H */

@@ -72,16 +72,9 @@ SOFTMETAL_INLINE M refract(I incident, V normal, S eta) {
     return M(incident) * T(eta) - M(normal) * (T(eta) * cosine + sqrt(k));
 }
 
-SOFTMETAL_ACCURACIES(cross)
-SOFTMETAL_ACCURACIES(distance)
-SOFTMETAL_ACCURACIES(distance_squared)
-SOFTMETAL_ACCURACIES(dot)
-SOFTMETAL_ACCURACIES(faceforward)
-SOFTMETAL_ACCURACIES(length)
-SOFTMETAL_ACCURACIES(length_squared)
-SOFTMETAL_ACCURACIES(normalize)
-SOFTMETAL_ACCURACIES(reflect)
-SOFTMETAL_ACCURACIES(refract)
+SOFTMETAL_ACCURACIES(metal::cross, metal::distance, metal::distance_squared, metal::dot,
+                     metal::faceforward, metal::length, metal::length_squared, metal::normalize,
+                     metal::reflect, metal::refract)
 } // namespace metal
 
 #endif /* SOFTMETAL_GEOMETRIC_H */

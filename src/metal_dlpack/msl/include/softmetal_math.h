@@ -98,7 +98,7 @@ SOFTMETAL_INLINE bfloat fract(bfloat a) {
     return softmetal::below_one(a - floor(a), bfloat(0x1.fep-1f));
 }
 SOFTMETAL_VECTORS(1, fract, T, mixed_floats)
-SOFTMETAL_ACCURACIES(fract)
+SOFTMETAL_ACCURACIES(metal::fract)
 
 SOFTMETAL_INLINE float nextafter(float a, float b) {
     return softmetal::next<float, uint>(a, b);
@@ -108,7 +108,7 @@ SOFTMETAL_INLINE bfloat nextafter(bfloat a, bfloat b) {
     return softmetal::next<bfloat, ushort>(a, b);
 }
 SOFTMETAL_VECTORS(2, nextafter, T, mixed_floats)
-SOFTMETAL_ACCURACIES(nextafter)
+SOFTMETAL_ACCURACIES(metal::nextafter)
 
 /* Functions with an integer beside, or a second result. */
 template <class T, class = softmetal::if_floating<T>> SOFTMETAL_INLINE int ilogb(T a) {
@@ -117,7 +117,7 @@ template <class T, class = softmetal::if_floating<T>> SOFTMETAL_INLINE int ilogb
                                  : __builtin_ilogbf(float(a));
 }
 SOFTMETAL_OVER_VECTORS(1, ilogb, int)
-SOFTMETAL_ACCURACIES(ilogb)
+SOFTMETAL_ACCURACIES(metal::ilogb)
 
 template <class T, class = softmetal::if_floating<T>>
 SOFTMETAL_INLINE constexpr T ldexp(T a, int exponent) {
@@ -156,10 +156,7 @@ SOFTMETAL_TWO_EACH(4)
 #undef SOFTMETAL_TWO_EACH
 #undef SOFTMETAL_TWO
 #undef SOFTMETAL_BESIDE
-SOFTMETAL_ACCURACIES(ldexp)
-SOFTMETAL_ACCURACIES(frexp)
-SOFTMETAL_ACCURACIES(modf)
-SOFTMETAL_ACCURACIES(sincos)
+SOFTMETAL_ACCURACIES(metal::ldexp, metal::frexp, metal::modf, metal::sincos)
 
 /* Of floats and of integers. */
 SOFTMETAL_NUMBERS(1, abs, __builtin_fabsf(a), a < T(0) ? T(-a) : a)

@@ -48,11 +48,7 @@ template <class T, int Columns, int Rows> struct matrix {
             columns[i] += b.columns[i];
         return *this;
     }
-    SOFTMETAL_INLINE constexpr matrix &operator-=(const matrix &b) {
-        for (int i = 0; i < Columns; i++)
-            columns[i] -= b.columns[i];
-        return *this;
-    }
+    SOFTMETAL_INLINE constexpr matrix &operator-=(const matrix &b) { return *this += -b; }
     SOFTMETAL_INLINE constexpr matrix &operator*=(T s) {
         for (int i = 0; i < Columns; i++)
             columns[i] *= s;

@@ -111,20 +111,20 @@ template <class T> using if_floating = enable_if_t<is_floating_point_v<T>>;
         return T(__VA_ARGS__);                                                                 \
     }
 
-/* There is one accuracy: the CPU's. */
-#define SOFTMETAL_ACCURACIES(name)                                                             \
+/* There is one accuracy for functions of metal::, the CPU's. */
+#define SOFTMETAL_ACCURACIES(...)                                                              \
     namespace fast {                                                                           \
-    using metal::name;                                                                         \
+    using __VA_ARGS__;                                                                         \
     }                                                                                          \
     namespace precise {                                                                        \
-    using metal::name;                                                                         \
+    using __VA_ARGS__;                                                                         \
     }
 
 /* All of it: for floats, for integers, for both. */
 #define SOFTMETAL_FLOATS(N, name, ...)                                                         \
     SOFTMETAL_SCALARS(N, name, __VA_ARGS__)                                                    \
     SOFTMETAL_VECTORS(N, name, T, mixed_floats)                                                \
-    SOFTMETAL_ACCURACIES(name)
+    SOFTMETAL_ACCURACIES(metal::name)
 #define SOFTMETAL_INTEGERS(N, name, ...)                                                       \
     SOFTMETAL_WHOLES(N, name, __VA_ARGS__)                                                     \
     SOFTMETAL_VECTORS(N, name, T, mixed)
@@ -132,6 +132,6 @@ template <class T> using if_floating = enable_if_t<is_floating_point_v<T>>;
     SOFTMETAL_SCALARS(N, name, of_floats)                                                      \
     SOFTMETAL_WHOLES(N, name, __VA_ARGS__)                                                     \
     SOFTMETAL_VECTORS(N, name, T, mixed)                                                       \
-    SOFTMETAL_ACCURACIES(name)
+    SOFTMETAL_ACCURACIES(metal::name)
 
 #endif /* SOFTMETAL_OVERLOADS_H */

@@ -11,44 +11,33 @@
 #ifndef SOFTMETAL_SWIZZLES_H
 #define SOFTMETAL_SWIZZLES_H
 
+#include "softmetal_types.h"
+
 /* The colour's name of one component. */
 #define SOFTMETAL_COLOUR(A, colour)                                                            \
     SOFTMETAL_INLINE constexpr T get_##A() const { return A; }                                 \
     SOFTMETAL_INLINE constexpr void set_##A(T v) { A = v; }                                    \
     __declspec(property(get = get_##A, put = set_##A)) T colour;
 
-/* Letters come last first, each with its colour: SWIZZLE2(y, g, x, r) makes xy and rg.
- * Components may be written at once unless two are one. */
+/* The name, its colour's name, the letters in parentheses, and what is written.  Components may
+ * be written at once unless two are one. */
+#define SOFTMETAL_SWIZZLE(N, name, colour, letters, ...)                                       \
+    SOFTMETAL_INLINE constexpr vec<T, N> get_##name() const { return vec<T, N> letters; }      \
+    SOFTMETAL_INLINE constexpr void set_##name(vec<T, N> v) {                                  \
+        static_assert(sizeof(T) && !softmetal::repeats(#name),                                 \
+                      "a component is written twice");                                         \
+        __VA_ARGS__;                                                                           \
+    }                                                                                          \
+    __declspec(property(get = get_##name, put = set_##name)) vec<T, N> name;                   \
+    __declspec(property(get = get_##name, put = set_##name)) vec<T, N> colour;
+/* Letters come last first, each with its colour: SWIZZLE2(y, g, x, r) makes xy and rg. */
 #define SOFTMETAL_SWIZZLE2(B, B_, A, A_)                                                       \
-    SOFTMETAL_INLINE constexpr vec<T, 2> get_##A##B() const { return vec<T, 2>(A, B); }        \
-    SOFTMETAL_INLINE constexpr void set_##A##B(vec<T, 2> v) {                                  \
-        static_assert(sizeof(T) && !softmetal::repeats(#A #B),                                 \
-                      "a component is written twice");                                         \
-        A = v.x, B = v.y;                                                                      \
-    }                                                                                          \
-    __declspec(property(get = get_##A##B, put = set_##A##B)) vec<T, 2> A##B;                   \
-    __declspec(property(get = get_##A##B, put = set_##A##B)) vec<T, 2> A_##B_;
+    SOFTMETAL_SWIZZLE(2, A##B, A_##B_, (A, B), A = v.x, B = v.y)
 #define SOFTMETAL_SWIZZLE3(C, C_, B, B_, A, A_)                                                \
-    SOFTMETAL_INLINE constexpr vec<T, 3> get_##A##B##C() const { return vec<T, 3>(A, B, C); }  \
-    SOFTMETAL_INLINE constexpr void set_##A##B##C(vec<T, 3> v) {                               \
-        static_assert(sizeof(T) && !softmetal::repeats(#A #B #C),                              \
-                      "a component is written twice");                                         \
-        A = v.x, B = v.y, C = v.z;                                                             \
-    }                                                                                          \
-    __declspec(property(get = get_##A##B##C, put = set_##A##B##C)) vec<T, 3> A##B##C;          \
-    __declspec(property(get = get_##A##B##C, put = set_##A##B##C)) vec<T, 3> A_##B_##C_;
+    SOFTMETAL_SWIZZLE(3, A##B##C, A_##B_##C_, (A, B, C), A = v.x, B = v.y, C = v.z)
 #define SOFTMETAL_SWIZZLE4(D, D_, C, C_, B, B_, A, A_)                                         \
-    SOFTMETAL_INLINE constexpr vec<T, 4> get_##A##B##C##D() const {                            \
-        return vec<T, 4>(A, B, C, D);                                                          \
-    }                                                                                          \
-    SOFTMETAL_INLINE constexpr void set_##A##B##C##D(vec<T, 4> v) {                            \
-        static_assert(sizeof(T) && !softmetal::repeats(#A #B #C #D),                           \
-                      "a component is written twice");                                         \
-        A = v.x, B = v.y, C = v.z, D = v.w;                                                    \
-    }                                                                                          \
-    __declspec(property(get = get_##A##B##C##D, put = set_##A##B##C##D)) vec<T, 4> A##B##C##D; \
-    __declspec(property(get = get_##A##B##C##D, put = set_##A##B##C##D)) vec<T, 4>             \
-        A_##B_##C_##D_;
+    SOFTMETAL_SWIZZLE(4, A##B##C##D, A_##B_##C_##D_, (A, B, C, D), A = v.x, B = v.y, C = v.z,  \
+                      D = v.w)
 
 /* M(letter, colour, more) for each letter of a vector of 2, 3 or 4; a list for each place. */
 #define SOFTMETAL_FIRST_2(M, ...) M(x, r, __VA_ARGS__) M(y, g, __VA_ARGS__)

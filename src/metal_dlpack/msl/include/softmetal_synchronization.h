@@ -40,17 +40,11 @@ enum thread_scope {
     thread_scope_device,
 };
 
-SOFTMETAL_CONVERGENT void threadgroup_barrier(mem_flags flags) {
+SOFTMETAL_CONVERGENT void threadgroup_barrier(mem_flags flags,
+                                              thread_scope = thread_scope_threadgroup) {
     softmetal::wait_for_group(uint(flags));
 }
-SOFTMETAL_CONVERGENT void threadgroup_barrier(mem_flags flags, thread_scope) {
-    softmetal::wait_for_group(uint(flags));
-}
-SOFTMETAL_CONVERGENT void simdgroup_barrier(mem_flags) {
-    const soft_u8 *values;
-    softmetal::wait_for_lanes(nullptr, 0, &values);
-}
-SOFTMETAL_CONVERGENT void simdgroup_barrier(mem_flags, thread_scope) {
+SOFTMETAL_CONVERGENT void simdgroup_barrier(mem_flags, thread_scope = thread_scope_simdgroup) {
     const soft_u8 *values;
     softmetal::wait_for_lanes(nullptr, 0, &values);
 }

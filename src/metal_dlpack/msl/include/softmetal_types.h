@@ -42,23 +42,9 @@ typedef _Float16 half;
 static_assert(sizeof(long) == 8 && char(-1) < 0, "Metal's long has 64 bits, its char a sign");
 
 namespace metal {
-using ::half;
-using ::int16_t;
-using ::int32_t;
-using ::int64_t;
-using ::int8_t;
-using ::intptr_t;
-using ::ptrdiff_t;
-using ::size_t;
-using ::uchar;
-using ::uint;
-using ::uint16_t;
-using ::uint32_t;
-using ::uint64_t;
-using ::uint8_t;
-using ::uintptr_t;
-using ::ulong;
-using ::ushort;
+using ::half, ::int16_t, ::int32_t, ::int64_t, ::int8_t, ::intptr_t, ::ptrdiff_t, ::size_t,
+    ::uchar, ::uint, ::uint16_t, ::uint32_t, ::uint64_t, ::uint8_t, ::uintptr_t, ::ulong,
+    ::ushort;
 } // namespace metal
 
 #include "softmetal_traits.h"
