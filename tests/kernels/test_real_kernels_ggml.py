@@ -8,10 +8,9 @@ import kernel_sources
 import numpy as np
 import pytest
 from ggml_arguments import layout
-from group_kernels import random
 from kernel_images import quickly
-from kernel_sources import reported
 from machine import HAS_SOFTMETAL
+from own_kernels import random
 
 import metal_dlpack as md
 
@@ -51,43 +50,6 @@ def test_arithmetic_with_rows_repeated(name):
     )
     kernel(args, on_metal(a), on_metal(b), to, groups=(6, 1, 1), group=(64, 1, 1))
     np.testing.assert_array_equal(np.asarray(out), getattr(np, name)(a, b))
-
-
-#: Number of the operation: (NumPy's, ulp).
-UNARY = {
-    "SQR": (13, np.square, 0),
-    "SQRT": (14, np.sqrt, 0),
-    "TANH": (100, np.tanh, 5),
-    "RELU": (101, lambda x: np.maximum(x, 0), 0),
-    "SILU": (106, lambda x: x / (1 + np.exp(-x)), 8),  # exp within 4, a sum, a division
-    "GELU": (103, lambda x: 0.5 * x * (1 + np.tanh(0.79788456080286535588 * x * (1 + 0.044715 * x * x))), 16),
-    "HARDSWISH": (112, lambda x: x * np.clip((x + 3) / 6, 0, 1), 4),
-    "FLOOR": (117, np.floor, 0),
-}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", UNARY)
-def test_unary_operations(name):
-    number, function, ulp = UNARY[name]
-    x = np.linspace(0.05, 9, 500, dtype="f4").reshape(5, 100)
-    out, to = empty(x.shape)
-    args = ggml_arguments.struct("unary", layout(x, "0"), layout(x, ""))
-    kernel = ggml("unary.metal", "kernel_unary_f32_f32", FC_unary_op=number, FC_unary_cnt=False)
-    kernel(args, on_metal(x), to, groups=(10, 1, 1), group=(64, 1, 1))
-    np.testing.assert_array_max_ulp(np.asarray(out), function(x.astype("f8")).astype("f4"), ulp)
-
-
-@pytest.mark.long
-@reported("It declares its result const, and writes there.")
-@pytest.mark.parametrize(("number", "expected"), [(0, np.triu), (3, lambda x: np.tril(x, -1))])
-def test_triangles(number, expected):
-    x = random().standard_normal((2, 20, 20), dtype="float32")
-    out, to = empty(x.shape)
-    args = ggml_arguments.struct("tri", layout(x, "0"), layout(x, ""))
-    ggml("tri.metal", f"kernel_tri_f32_{number}")(args, on_metal(x), to, groups=(20, 2, 1), group=(32, 1, 1))
-    md.default_device().default_stream.synchronize()  # what is const is not waited for
-    np.testing.assert_array_equal(np.asarray(out), expected(x))
 
 
 @pytest.mark.parametrize("kind", quickly("neox", of=["norm", "neox"]))
@@ -170,17 +132,6 @@ def test_sums():
     args = ggml_arguments.struct("sum", np=x.size)
     kernel(args, md.asarray(x, copy=True), out, groups=1, group=256, threadgroup_memory={"shmem_f32": 128})
     assert np.asarray(out)[0] == x.sum()
-
-
-@pytest.mark.long
-def test_cumulative_sums():
-    x = random().integers(-500, 500, (5, 200)).astype("f4")
-    out, to = empty(x.shape)
-    args = ggml_arguments.struct("cumsum_blk", layout(x, "0"))
-    kernel = ggml("reduce.metal", "kernel_cumsum_blk_f32")
-    # As many threads as it ever has: the first SIMD-group reads a sum of each of 32.
-    kernel(args, on_metal(x), to, to, groups=(5, 1, 1), group=(1024, 1, 1), threadgroup_memory={"shmem": 128})
-    np.testing.assert_array_equal(np.asarray(out), x.cumsum(1))
 
 
 def test_argsort_and_argmax():

@@ -4,48 +4,20 @@ Integers are equal.  Floats are equal where each operation rounds once: `contrac
 product and a sum.  Elsewhere they are within 4 ulp, or the test says why not.
 """
 
-import re
 import zlib
-from functools import cache, partial
 
 import numpy as np
-from group_kernels import METAL, on_metal, random
+from own_kernels import METAL, Kernels, on_metal, random
 
 import metal_dlpack as md
 
-EXACT = "#pragma METAL fp contract(off)\n"
-
-
-SOURCES = {"fast": [], "safe": []}
-
-
-@cache
-def library(math):
-    """Of all kernels of this file: the compiler reads them once."""
-    return md.Library(METAL + EXACT + "\n".join(SOURCES[math]), math=math)
-
-
-def case(source, math="fast"):
-    """The function below is a test of this kernel, which it gets."""
-    SOURCES[math].append(source)
-    name = re.search(r"kernel void (\w+)", source)[1]
-
-    def make_test(run):
-        def test():
-            run(library(math)[name])
-
-        return test
-
-    return make_test
-
-
-safe = partial(case, math="safe")
+fast, safe = Kernels(), Kernels(math="safe")
 
 
 # ---- numbers ----
 
 
-@case("""kernel void saxpy(device const float *x, device float *y, constant float &a, uint i [[thread_position_in_grid]]) {
+@fast.case("""kernel void saxpy(device const float *x, device float *y, constant float &a, uint i [[thread_position_in_grid]]) {
     y[i] = a * x[i] + y[i];
 }""")
 def test_saxpy_in_place(saxpy):
@@ -55,7 +27,7 @@ def test_saxpy_in_place(saxpy):
     np.testing.assert_array_equal(np.asarray(result), np.float32(1.5) * x + y)
 
 
-@case("""kernel void dots(device const char4 *x, device const char4 *y, device int *out, constant uint &n,
+@fast.case("""kernel void dots(device const char4 *x, device const char4 *y, device int *out, constant uint &n,
                  uint row [[thread_position_in_grid]]) {
     int sum = 0;
     for (uint i = 0; i < n; i++) {
@@ -71,7 +43,7 @@ def test_integers_of_8_bits_give_a_dot_product(dots):
     np.testing.assert_array_equal(np.asarray(out), (x.astype("int32") * y).sum(axis=1))
 
 
-@case("""kernel void halve(device const uint *pixels, device uint *out, device float4 *colours, uint i [[thread_position_in_grid]]) {
+@fast.case("""kernel void halve(device const uint *pixels, device uint *out, device float4 *colours, uint i [[thread_position_in_grid]]) {
     float4 colour = unpack_unorm4x8_to_float(pixels[i]);
     colours[i] = colour;
     out[i] = pack_float_to_unorm4x8(colour.bgra);
@@ -88,7 +60,7 @@ def test_colours_packed_into_words(to_linear):
 # ---- what a kernel is given ----
 
 
-@case("""constant uint TABLE[16] = {
+@fast.case("""constant uint TABLE[16] = {
     0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4, 0x4db26158, 0x5005713c,
     0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c, 0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c,
 };
@@ -109,7 +81,7 @@ def test_a_table_of_constants(checksum):
     assert np.asarray(out).tolist() == [zlib.crc32(message.tobytes()) for message in messages]
 
 
-@case("""struct Particle {
+@fast.case("""struct Particle {
     packed_float3 position;
     float mass;
     packed_float3 velocity;
@@ -179,7 +151,7 @@ kernel void activate(device const float *x, device float *y, device const float 
 # ---- small programs ----
 
 
-@safe("""kernel void mandelbrot(device ushort *out, constant float4 &view, uint2 p [[thread_position_in_grid]],
+@safe.case("""kernel void mandelbrot(device ushort *out, constant float4 &view, uint2 p [[thread_position_in_grid]],
                        uint2 size [[threads_per_grid]]) {
     float2 c = view.xy + view.zw * float2(p);
     float2 z = 0;
@@ -206,7 +178,7 @@ def test_mandelbrot(escape):
     np.testing.assert_array_equal(np.asarray(out), expected)
 
 
-@case("""kernel void life(device const uchar *now, device uchar *next, uint2 p [[thread_position_in_grid]],
+@fast.case("""kernel void life(device const uchar *now, device uchar *next, uint2 p [[thread_position_in_grid]],
                  uint2 size [[threads_per_grid]]) {
     uint alive = 0;
     for (int dy = -1; dy <= 1; dy++) {

@@ -9,9 +9,9 @@ import math
 import kernel_sources
 import numpy as np
 import pytest
-from group_kernels import on_metal, random
 from kernel_images import quickly
 from kernel_sources import reported
+from own_kernels import on_metal, random
 
 import metal_dlpack as md
 

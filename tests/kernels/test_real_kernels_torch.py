@@ -8,7 +8,7 @@ from functools import partial
 import kernel_sources
 import numpy as np
 import pytest
-from group_kernels import on_metal, random
+from own_kernels import on_metal, random
 
 import metal_dlpack as md
 
