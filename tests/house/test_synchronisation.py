@@ -1,5 +1,6 @@
 """The recipes of docs/synchronisation.md and docs/metal_stream.md, run as they stand there; torch's is in test_torch_queue.py."""
 
+import ctypes
 import sys
 import types
 
@@ -21,36 +22,39 @@ def slow(settings):
     settings(latency_us=20000)
 
 
+class Commands:
+    """A command buffer as PyObjC would have it."""
+
+    def __init__(self, queue):
+        with pool():
+            self.handle = send(send(queue, "commandBuffer"), "retain")
+
+    def encode(self, message, event, value):
+        with pool():
+            send(self.handle, message, event, value, result=None)
+
+    def commit(self):
+        with pool():
+            send(self.handle, "commit", result=None)
+            send(self.handle, "release", result=None)
+
+
+class Queue:
+    """And a command queue."""
+
+    def __init__(self, handle):
+        self.handle = handle
+
+    def __c_void_p__(self):
+        return ctypes.c_void_p(self.handle)
+
+    def commandBuffer(self):
+        return Commands(self.handle)
+
+
 @pytest.fixture
-def queue():
-    """A command queue as PyObjC would have it."""
-
-    class Commands:
-        def __init__(self, queue):
-            with pool():
-                self.handle = send(send(queue, "commandBuffer"), "retain")
-
-        def commit(self):
-            with pool():
-                send(self.handle, "commit", result=None)
-                send(self.handle, "release", result=None)
-
-    class Queue:
-        def __init__(self):
-            with pool():
-                self.handle = send(md.default_device().handle, "newCommandQueue")
-
-        def __c_void_p__(self):
-            import ctypes
-
-            return ctypes.c_void_p(self.handle)
-
-        def commandBuffer(self):
-            return Commands(self.handle)
-
-    made = Queue()
-    yield made
-    send(made.handle, "release", result=None)
+def queue(foreign_queue):
+    return Queue(foreign_queue)
 
 
 def test_there_are_as_many_recipes_as_are_run_here():
@@ -81,11 +85,8 @@ def test_tasks_wait_for_streams():
     assert np.array_equal(asyncio.run(main()), np.ones((2, 2, 3)))
 
 
-@pytest.mark.needs_mlx
-def test_an_array_is_unchanged_by_what_mlx_computes_of_it():
+def test_an_array_is_unchanged_by_what_mlx_computes_of_it(mx):
     """Without Metal MLX takes the host view only, and copies it: the code runs as it stands on a Mac."""
-    import mlx.core as mx
-
     array = md.full(8192, 2.0)
     names = {"mx": mx, "a": array if mx.metal.is_available() else array.host}
     exec(recipe(SYNCHRONISATION, "**MLX.**"), names)
@@ -106,28 +107,22 @@ def test_kernels_by_hand_with_pyobjc(queue):
     assert result.tolist() == [5] * 64
 
 
-def test_a_kernel_in_another_language(queue):
+def test_a_kernel_in_another_language(queue, shared_event):
     """The four numbers of __metal_stream__ in, an event of one's own out; nobody waits on the CPU in between."""
     a, result, stream = md.zeros(64, "uint8"), md.zeros(64, "uint8"), md.Stream()
-    with pool():
-        own = send(md.default_device().handle, "newSharedEvent")
     a.fill(1, stream=md.Stream())
     _, _, event, value = a.__metal_stream__()
     commands = queue.commandBuffer()
-    with pool():
-        send(commands.handle, "encodeWaitForEvent:value:", event, value, result=None)
+    commands.encode("encodeWaitForEvent:value:", event, value)
     encode_fill(commands.handle, a.buffer.handle, 6, 64)
-    with pool():
-        send(commands.handle, "encodeSignalEvent:value:", own, 1, result=None)
+    commands.encode("encodeSignalEvent:value:", shared_event, 1)
     commands.commit()
-    moment = md.Event.from_handle(own, 1)
+    moment = md.Event.from_handle(shared_event, 1)
     assert not moment.query()
     stream.wait(moment)
     result.copy_from(a, stream=stream)
     assert result.tolist() == [6] * 64
     moment.wait()
-    del moment
-    send(own, "release", result=None)
 
 
 def test_any_other_framework_takes_one_line():
@@ -163,16 +158,14 @@ def test_tvm_is_synchronised_where_it_is_imported(package, monkeypatch):
     sync._forget_types()
 
 
-def test_a_producer_in_ten_lines(queue):
+def test_a_producer_in_ten_lines(queue, shared_event):
     """The class of the proposal, over a framework with one queue that signals a number behind each command buffer."""
     names = {}
     exec(recipe("metal_stream.md", "# `__metal_stream__`: tell others"), names)
-    with pool():
-        own = send(md.default_device().handle, "newSharedEvent")
     array = md.zeros(64, "uint8")
 
     class Framework:
-        queue_handle, event_handle = queue.handle, own
+        queue_handle, event_handle = queue.handle, shared_event
         flushes = 0
 
         def flush(self):
@@ -192,8 +185,7 @@ def test_a_producer_in_ten_lines(queue):
 
     commands = queue.commandBuffer()
     encode_fill(commands.handle, array.buffer.handle, 7, 64)
-    with pool():
-        send(commands.handle, "encodeSignalEvent:value:", own, 1, result=None)
+    commands.encode("encodeSignalEvent:value:", shared_event, 1)
     commands.commit()
     lent = Lent()
     stream, result = md.Stream(), md.zeros(64, "uint8")
@@ -201,7 +193,6 @@ def test_a_producer_in_ten_lines(queue):
     assert lent.stream.flushes == 1
     assert result.tolist() == [7] * 64
     assert np.asarray(md.from_dlpack(lent)).tolist() == [7] * 64
-    send(own, "release", result=None)
 
 
 def test_work_that_nobody_was_told_of_is_waited_for_with_the_event(queue):

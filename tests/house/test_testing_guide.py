@@ -73,11 +73,8 @@ def test_the_example_passes_as_ci_runs_it_and_each_test_that_does_wrong_fails(tm
         assert words in said
 
 
-@pytest.mark.needs_torch
 @pytest.mark.long
-def test_a_tensor_of_torch_is_read_as_the_answers_say(capsys):
-    import torch
-
+def test_a_tensor_of_torch_is_read_as_the_answers_say(capsys, torch):
     import metal_dlpack as md
 
     code = re.search(r"## Why can torch not print.*?```python\n(.*?)```", ANSWERS, re.DOTALL)[1]

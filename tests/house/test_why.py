@@ -9,23 +9,11 @@ from places import DOCS
 
 import metal_dlpack as md
 
-pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_torch, pytest.mark.needs_jax, pytest.mark.needs_mlx]
+pytestmark = pytest.mark.needs_softmetal
 
 TABLE = (DOCS / "why.md").read_text().split("## Tried here\n")[1].split("\n## ")[0]
 ROWS = re.findall(r"`([^`|]+)`: (`[^`|]+`|the process is aborted)", TABLE)
 ABORTED = "the process is aborted"
-
-
-def names():
-    import jax.numpy as jnp
-    import mlx.core as mx
-    import torch
-
-    x = np.arange(6, dtype="float32").reshape(2, 3)
-    r = np.zeros(3, "float32")
-    r.flags.writeable = False
-    a = md.from_dlpack(x)
-    return {"np": np, "torch": torch, "jnp": jnp, "mx": mx, "md": md, "x": x, "r": r, "a": a, "t": torch.from_dlpack(a)}
 
 
 def test_the_table_has_two_columns_of_code():
@@ -35,7 +23,15 @@ def test_the_table_has_two_columns_of_code():
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
-def test_each_line_of_code_does_what_the_table_says(subtests):
+def test_each_line_of_code_does_what_the_table_says(subtests, torch, jnp, mx):
+    def names():
+        x = np.arange(6, dtype="float32").reshape(2, 3)
+        r = np.zeros(3, "float32")
+        r.flags.writeable = False
+        a = md.from_dlpack(x)
+        return modules | {"x": x, "r": r, "a": a, "t": torch.from_dlpack(a)}
+
+    modules = {"np": np, "torch": torch, "jnp": jnp, "mx": mx, "md": md}
     for code, result in ROWS:
         with subtests.test(code):
             if result == ABORTED:

@@ -415,11 +415,8 @@ ASKED_OF_ASARRAY = {
 }
 
 
-@pytest.mark.needs_torch
 @pytest.mark.filterwarnings("ignore:The given buffer is not writable")
-def test_it_warns_where_torch_asarray_reads_bytes(subtests):
-    import torch
-
+def test_it_warns_where_torch_asarray_reads_bytes(subtests, torch):
     arrays = {what: make() for what, make in ASKED_OF_ASARRAY.items()}
     asked = [(what, array, array) for what, array in arrays.items()]
     asked += [(f"{what}, host", a, a.host) for what, a in arrays.items() if a.storage != "private"]

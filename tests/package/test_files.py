@@ -231,12 +231,7 @@ def test_without_a_known_suffix_the_first_bytes_decide(model):
 # ---- who shares ----
 
 
-@pytest.mark.needs_torch
-@pytest.mark.needs_mlx
-def test_torch_mlx_and_numpy_share_a_tensor_at_once(big, live_buffers):
-    import mlx.core as mx
-    import torch
-
+def test_torch_mlx_and_numpy_share_a_tensor_at_once(big, live_buffers, torch, mx):
     with md.open(big, mode="c") as file:
         array = file["layer.F32"]
         mps = torch.from_dlpack(array)

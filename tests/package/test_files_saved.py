@@ -83,9 +83,7 @@ def test_without_its_order_numpy_saves_a_turned_array_wrong(tmp_path, monkeypatc
         assert saved["a"].tolist() != turned.tolist()
 
 
-@pytest.mark.needs_torch
-def test_packed_fp4_is_saved_as_torch_s_pairs(tmp_path, monkeypatch):
-    import torch
+def test_packed_fp4_is_saved_as_torch_s_pairs(tmp_path, monkeypatch, torch):
     from safetensors.torch import save_file
 
     array = md.asarray(np.arange(64, dtype="u1"), copy=True).view("float4_e2m1fn")
@@ -97,10 +95,8 @@ def test_packed_fp4_is_saved_as_torch_s_pairs(tmp_path, monkeypatch):
     assert raw_bytes(saved) == raw_bytes(array)
 
 
-@pytest.mark.needs_torch
-def test_torch_s_checkpoint_is_converted_tied_weights_and_all(tmp_path, monkeypatch):
+def test_torch_s_checkpoint_is_converted_tied_weights_and_all(tmp_path, monkeypatch, torch):
     import safetensors.torch
-    import torch
 
     monkeypatch.chdir(tmp_path)
     weight = torch.arange(6.0).reshape(2, 3)

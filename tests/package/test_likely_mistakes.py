@@ -25,11 +25,9 @@ def test_a_likely_mistake_gets_the_way_out(subtests):
             assert (type(caught.value).__name__, str(caught.value)) == (error, text)
 
 
-@pytest.mark.needs_torch
-@pytest.mark.needs_mlx
-@pytest.mark.needs_jax
-def test_targets_that_are_no_targets_are_told_apart():
-    torch, mx, jax = (pytest.importorskip(name) for name in ("torch", "mlx.core", "jax"))
+def test_targets_that_are_no_targets_are_told_apart(torch, mx, jnp):
+    import jax
+
     for target, instead in [
         (jax, r"write a\.to\(jax\.numpy\)\."),
         (jax.Array, r"write a\.to\(jax\.numpy\)\."),
@@ -50,19 +48,10 @@ def test_targets_that_are_no_targets_are_told_apart():
     assert np.shares_memory(a.to(np), np.asarray(a))
 
 
-@pytest.mark.needs_torch
-def test_an_index_of_any_kind_that_picks_items_is_refused_in_the_same_words():
-    torch = pytest.importorskip("torch")
+def test_an_index_of_any_kind_that_picks_items_is_refused_in_the_same_words(torch):
     grid = md.zeros((2, 3))
-    for index in [
-        True,
-        [0],
-        np.array([0, 1]),
-        np.array([True, False]),
-        torch.tensor([0, 1]),
-        md.asarray([0, 1]),
-        np.True_,
-    ]:
+    arrays = [make([0, 1]) for make in (np.array, torch.tensor, md.asarray)]
+    for index in [True, [0], np.array([True, False]), np.True_, *arrays]:
         for key in (index, (0, index), (..., index)):
             with pytest.raises(IndexError, match="would copy items"):
                 grid[key]
@@ -74,9 +63,7 @@ def test_an_index_of_any_kind_that_picks_items_is_refused_in_the_same_words():
             grid[index]
 
 
-@pytest.mark.needs_jax
-def test_numpy_and_jax_find_the_type_of_an_array():
-    jnp = pytest.importorskip("jax").numpy
+def test_numpy_and_jax_find_the_type_of_an_array(jnp):
     assert np.result_type(a) == np.result_type(a.dtype) == np.dtype("float32")
     assert jnp.asarray(a).tolist() == [3.0, 1.0, 2.0]
 

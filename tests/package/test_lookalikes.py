@@ -29,13 +29,11 @@ def test_a_pointer_of_git_lfs_says_how_to_fetch_the_file(tmp_path, name):
     assert len(str(caught.value)) < 1000
 
 
-@pytest.mark.needs_torch
 @pytest.mark.parametrize("is_zip", [True, False], ids=["zip", "pickle"])
 @pytest.mark.parametrize("name", ["model.pt", "model.pth", "pytorch_model.bin", "model"])
-def test_a_checkpoint_of_torch_says_how_to_convert_it(tmp_path, monkeypatch, name, is_zip):
+def test_a_checkpoint_of_torch_says_how_to_convert_it(tmp_path, monkeypatch, name, is_zip, torch):
     """And what it says works."""
     import safetensors.torch
-    import torch
 
     monkeypatch.chdir(tmp_path)
     state = {"a": torch.arange(6, dtype=torch.bfloat16).reshape(2, 3)}

@@ -70,10 +70,7 @@ def test_arrays_without_items_are_in_no_memory(live_buffers):
     assert [memory.title for memory in picture.memories] == ["no memory, 0 bytes"] * 3
 
 
-@pytest.mark.needs_torch
-def test_tensors_of_torch_are_placed_by_their_buffer(live_buffers):
-    import torch
-
+def test_tensors_of_torch_are_placed_by_their_buffer(live_buffers, torch):
     a = md.zeros((4, 6))
     picture = draw(a=a, t=torch.from_dlpack(a))
     assert lane_of(picture, "t").handle == a.buffer.handle

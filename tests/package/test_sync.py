@@ -33,22 +33,6 @@ def test_a_metal_tensor_is_waited_for_and_a_cpu_tensor_is_not(calls):
     del array
 
 
-def test_subclasses_count_and_the_last_registration_wins(calls):
-    kind, seen = calls
-
-    class Sub(kind):
-        pass
-
-    buffer = md.Buffer(64)
-    producer = Sub(data=buffer.handle, device=(8, 0))
-    md.from_dlpack(producer)
-    assert seen == [producer]
-    other = []
-    md.register_sync(kind, other.append)
-    md.from_dlpack(producer)
-    assert (len(seen), other) == (1, [producer])
-
-
 def test_what_the_wait_raises_comes_out_and_nothing_is_taken(calls):
     kind, _ = calls
 
@@ -62,25 +46,27 @@ def test_what_the_wait_raises_comes_out_and_nothing_is_taken(calls):
     assert producer.deletions == 0
 
 
-def test_none_takes_a_registration_back(calls):
+def test_subclasses_count_and_the_last_registration_wins_until_none_takes_it_back(calls):
     kind, seen = calls
 
     class Sub(kind):
         pass
 
-    inner = []
-    md.register_sync(Sub, inner.append)
-    buffer = md.Buffer(64)
+    buffer, other, inner = md.Buffer(64), [], []
     producer = Sub(data=buffer.handle, device=(8, 0))
-    md.from_dlpack(producer)
-    assert (seen, inner) == ([], [producer])
-    md.register_sync(Sub, None)
-    md.from_dlpack(producer)
-    assert (seen, inner) == ([producer], [producer])
-    md.register_sync(kind, None)
-    md.from_dlpack(producer)
-    assert len(seen) == 1
-    md.register_sync(kind, None)
+    for registered, function, counts in [
+        (None, None, (1, 0, 0)),
+        (kind, other.append, (1, 1, 0)),
+        (Sub, inner.append, (1, 1, 1)),
+        (Sub, None, (1, 2, 1)),
+        (kind, None, (1, 2, 1)),
+        (kind, None, (1, 2, 1)),
+    ]:
+        if registered is not None:
+            md.register_sync(registered, function)
+        md.from_dlpack(producer)
+        assert (len(seen), len(other), len(inner)) == counts
+    assert {*seen, *other, *inner} == {producer}
 
 
 def test_bad_registrations_are_refused():
@@ -90,11 +76,8 @@ def test_bad_registrations_are_refused():
         md.register_sync(dict, 5)
 
 
-@pytest.mark.needs_torch
-def test_torch_is_synchronised_where_it_has_mps(monkeypatch, live_buffers):
+def test_torch_is_synchronised_where_it_has_mps(monkeypatch, live_buffers, torch):
     """The stand-ins record the call: this torch may run nothing on MPS."""
-    import torch
-
     waits = []
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     monkeypatch.setattr(torch.mps, "synchronize", lambda: waits.append("torch"))
@@ -109,10 +92,7 @@ def test_torch_is_synchronised_where_it_has_mps(monkeypatch, live_buffers):
     sync._forget_types()
 
 
-@pytest.mark.needs_torch
-def test_a_torch_without_mps_is_not_asked(live_buffers):
-    import torch
-
+def test_a_torch_without_mps_is_not_asked(live_buffers, torch):
     if not torch.backends.mps.is_available():
         assert sync.ways_of(torch.Tensor) == (None, None, "")
     assert sync.ways_of(np.ndarray) == (None, None, None)
