@@ -129,21 +129,6 @@ def test_a_package_that_cannot_be_imported_costs_only_the_tests_that_need_it(run
     assert "metal_dlpack cannot be imported: no libobjc" in said(result)
 
 
-@pytest.mark.long
-def test_help_and_the_list_of_fixtures_name_it(pytester):
-    text = pytester.runpytest_subprocess("--help").stdout.str()
-    for option in ("--softmetal-seed", "--softmetal-latency", "--softmetal-settings"):
-        assert option in text
-    text = pytester.runpytest_subprocess("--fixtures").stdout.str()
-    assert set(re.findall(r"^metal\w*", text, re.MULTILINE)) == {
-        "metal",
-        "metal_buffers",
-        "metal_reports",
-        "metal_settings",
-    }
-    assert "no docstring" not in text.partition("metal_settings")[2].partition("\n\n")[0]
-
-
 # ---- leaks ----
 
 
@@ -287,22 +272,6 @@ def test_kernels_are_not_checked_where_the_environment_says_so(run):
     assert "two threads write" not in said(result)
 
 
-@pytest.mark.long
-def test_the_work_of_a_test_is_its_own_however_late_it_is(run):
-    """The report comes when the GPU is done, after the function has returned."""
-    result = run("""
-def test_wrong(metal):
-    metal(latency_us=50_000)
-    ask_for_nothing()
-    race()
-
-def test_right(metal):
-    pass
-""")
-    result.assert_outcomes(failed=1, passed=1)
-    assert re.search(r"the last of \d reports", said(result))
-
-
 @case("""
 streams = [md.Stream(), md.default_device().default_stream]
 
@@ -321,9 +290,7 @@ def test_failures_that_a_test_did_not_wait_for_are_not_those_of_the_next(result)
 
 
 @pytest.mark.needs_kernels
-@pytest.mark.long
-def test_the_failure_of_a_kernel_is_not_that_of_the_next_test(run):
-    result = run("""
+@case("""
 def test_wrong(metal):
     past_the_end = "kernel void f(device float *x, uint i [[thread_position_in_grid]]) { x[i + 4] = 1; }"
     md.kernel(past_the_end)(md.zeros(4), n=4)
@@ -331,11 +298,20 @@ def test_wrong(metal):
 def test_right(metal):
     md.default_device().synchronize()
 """)
-    result.assert_outcomes(failed=1, passed=1)
+def test_the_failure_of_a_kernel_is_not_that_of_the_next_test(result):
+    assert result.outcomes == {"test_wrong": "FAILED", "test_right": "PASSED"}
 
 
 @case("""
 def test_wrong(metal):
+    metal(latency_us=50_000)
+    ask_for_nothing()
+    race()
+
+def test_right(metal):
+    pass
+
+def test_that_fails(metal):
     metal(latency_us=200_000)
     race()
     raise KeyError("its own")
@@ -350,11 +326,14 @@ def late(metal_reports):
 def test_late(late):
     pass
 
-def test_right(metal):
+def test_after(metal):
     pass
 """)
-def test_late_work_of_a_test_that_fails_is_its_own_too(result):
-    assert result.outcomes == {"test_wrong": "FAILED", "test_right": "PASSED", "test_late": "ERROR PASSED"}
+def test_the_work_of_a_test_is_its_own_however_late_it_is_and_however_the_test_ends(result):
+    """The report comes when the GPU is done, after the function has returned."""
+    ends = {"test_right": "PASSED", "test_late": "ERROR PASSED", "test_after": "PASSED"}
+    assert result.outcomes == ends | {"test_wrong": "FAILED", "test_that_fails": "FAILED"}
+    assert re.search(r"the last of \d reports", result.text)
 
 
 @case("""
