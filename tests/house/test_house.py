@@ -1,6 +1,7 @@
 """The house keeps its own laws: floors, lengths, exports, words."""
 
 import ast
+import builtins
 import inspect
 import os
 import re
@@ -234,6 +235,17 @@ def test_every_type_and_attribute_has_a_docstring():
     assert [cls for cls in types if not cls.__doc__ or cls.__module__ != "metal_dlpack"] == []
     attributes = [(cls, *pair) for cls in types for pair in vars(cls).items() if not pair[0].startswith("_")]
     assert [(cls, name) for cls, name, value in attributes if not callable(value) and not value.__doc__] == []
+
+
+def test_import_star_binds_what_is_public_and_hides_nothing_of_pythons():
+    names = {}
+    exec("from metal_dlpack import *", names)
+    bound = set(names) - {"__builtins__"}
+    assert bound == set(md.__all__)
+    assert not bound & set(vars(builtins))
+    assert set(PUBLIC) - bound == {"bool", "open"}
+    assert md.bool.name == "bool"
+    assert callable(md.open)
 
 
 FRAMEWORKS = ("torch", "jax", "mlx")

@@ -6,7 +6,6 @@ import sysconfig
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import graph
 import pytest
 from places import INSIDE, ROOT, SRC, dlpack_include
 
@@ -117,14 +116,6 @@ def test_nothing_but_the_bridge_is_objective_c(built):
         image = macho.Image(path)
         asked = {s for s in image.undefined() if s.startswith(("_objc_", "_OBJC_", "_MTL", "_NS"))}
         assert name == "metal_bridge.m" or asked == image.sent() == set(), name
-
-
-def test_the_lower_floors_need_no_python(built):
-    plain = [path.name for path in SRC.rglob("*.[cm]") if path.name in built and not graph.reaches_python(path)]
-    assert {"metal_bridge.m", "storage.c", "layout.c", "copy.c", "managed_tensor.c"} <= set(plain)
-    for name in plain:
-        asked = macho.Image(built[name]).undefined()
-        assert {s for s in asked if s.startswith(("_Py", "__Py"))} == set(), name
 
 
 def test_the_module_links_and_shows_only_its_init_function(built, folder):

@@ -45,7 +45,7 @@ def opened_descriptors(folder):
 def test_all_shards_are_one_mapping(tmp_path, live_buffers, extent, spelling):
     path = write_model(tmp_path, extent)
     wanted = {name: array for shard in SHARDS for name, array in load_file(tmp_path / shard).items()}
-    with md.open(spelling(path)) as model:
+    with md.open(spelling(path), device=md.default_device()) as model:
         assert list(model) == [f"layer.{i}.weight" for i in range(4)]  # the order of the index
         assert (len(model), "layer.3.weight" in model, "layer.4.weight" in model) == (4, True, False)
         assert (model.path, model.format, model.mode) == (str(path), "safetensors", "r")
@@ -53,6 +53,7 @@ def test_all_shards_are_one_mapping(tmp_path, live_buffers, extent, spelling):
         assert model.is_mapped == (extent == 4000)
         for name, array in model.items():
             assert array.readonly
+            assert array.device == md.default_device()
             assert np.array_equal(np.asarray(array), wanted[name])
             assert model.info(name).shape == (extent, 3)
         handles = [model[name].buffer.handle for name in model]
@@ -179,7 +180,7 @@ def test_no_name_of_a_shard_leads_out_of_the_folder(tmp_path, name):
     assert os.path.dirname(os.path.normpath(tmp_path / (name + ".safetensors"))) == str(tmp_path)
 
 
-def test_an_index_that_is_not_sound_is_refused(tmp_path, subtests):
+def test_an_index_that_is_not_sound_or_too_long_to_be_one_is_refused(tmp_path, subtests, monkeypatch):
     for text, words in [
         ("", "not valid JSON"),
         ("[]", "a JSON list"),
@@ -198,9 +199,6 @@ def test_an_index_that_is_not_sound_is_refused(tmp_path, subtests):
                 md.open(path)
             assert str(caught.value).startswith(f"open: {path}: ")
             assert len(str(caught.value)) < 1000
-
-
-def test_an_index_too_long_to_be_one_is_not_read(tmp_path, monkeypatch):
     monkeypatch.setattr(sharded_file, "MAX_HEADER", 10)
     with pytest.raises(FileFormatError, match="an index of more than 10 is not read"):
         md.open(write_model(tmp_path))
@@ -212,16 +210,11 @@ def test_an_index_too_long_to_be_one_is_not_read(tmp_path, monkeypatch):
 def test_a_folder_stands_for_its_only_model(tmp_path):
     save_file({"a": np.arange(3)}, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "._model.safetensors").write_bytes(b"\0\5\x16\7")  # what macOS writes where names have no attributes
     with md.open(tmp_path) as model:
         assert (model.path, model["a"].tolist()) == (str(tmp_path / "model.safetensors"), [0, 1, 2])
     path = write_model(tmp_path)  # an index says which of several files belong together
     assert md.open(str(tmp_path)).path == str(path)
-
-
-def test_hidden_files_do_not_count_in_a_folder(tmp_path):
-    save_file({"x": np.zeros(3, "f4")}, tmp_path / "model.safetensors")
-    (tmp_path / "._model.safetensors").write_bytes(b"\0\5\x16\7")  # what macOS writes where names have no attributes
-    assert md.open(tmp_path)["x"].shape == (3,)
 
 
 def test_a_folder_of_none_or_several_is_refused(tmp_path):
@@ -231,8 +224,3 @@ def test_a_folder_of_none_or_several_is_refused(tmp_path):
         save_file({"a": np.arange(3)}, tmp_path / f"{name}.safetensors")
     with pytest.raises(FileFormatError, match=r"has 2 files .* 'a.safetensors' and 'b.safetensors'; open one of them"):
         md.open(tmp_path)
-
-
-def test_each_shard_keeps_to_the_device(tmp_path):
-    with md.open(write_model(tmp_path), device=md.default_device()) as model:
-        assert {array.device for array in model.values()} == {md.default_device()}
