@@ -42,14 +42,15 @@ def count_failures(kind, part=0, parts=1, *arguments, **environment):
     return int(said.split()[1])
 
 
-def test_every_public_name_has_a_call_and_every_call_a_name():
-    code = (
-        "import fault_calls, public_surface\n"
-        "names = public_surface.surface()\n"
-        "print(sorted(names - set(fault_calls.CALLS)), sorted(set(fault_calls.CALLS) - names))\n"
-        "assert len(names) > 200\n"
-    )
-    assert output_of(code) == "[] []\n"
+def test_every_call_has_a_public_name():
+    """A name without a call is called without arguments: one that needs some fails in test_flat.py."""
+    code = """
+        import fault_calls, public_surface
+        names = public_surface.surface()
+        assert len(names) > 200
+        print(sorted(set(fault_calls.CALLS) - names))
+    """
+    assert output_of(code) == "[]\n"
 
 
 @needs_glibc
