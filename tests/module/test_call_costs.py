@@ -16,15 +16,16 @@ from metal_dlpack import softmetal
 
 pytestmark = [getattr(pytest.mark, f"needs_{what}") for what in ("softmetal", "torch", "no_sanitizer", "glibc")]
 
-#: Call: allocations by malloc, those from Python.  None of these calls sends a message to Metal.
+#: Call: allocations by malloc, those from Python.  None of these calls sends a message to Metal.  call_costs_child.py
+#: makes what they name: a, b and private, x of NumPy, t of torch over memory of ours, a stream and an event.
 QUIET = {
     "a.__dlpack__()": (1, 1),
     "a.__dlpack__(max_version=(1, 3))": (1, 1),
-    "a.__dlpack__(dl_device=(1, 0))": (1, 1),
-    "from_dlpack(Array)": (0, 1),
-    "from_dlpack(Array), dropped": (0, 0),
-    "from_dlpack(torch.Tensor)": (1, 1),
-    "numpy.asarray(a)": (0, 0),
+    "a.__dlpack__(dl_device=(1, 0), max_version=(1, 3))": (1, 1),
+    "md.from_dlpack(a)": (0, 1),
+    "md.from_dlpack(a), dropped": (0, 0),
+    "md.from_dlpack(t)": (1, 1),
+    "np.asarray(a)": (0, 0),
     "memoryview(a)": (0, 0),
     "a[1:, 2]": (0, 1),
     "a.reshape(20)": (0, 1),
@@ -34,7 +35,7 @@ QUIET = {
     "a.fill(1)": (0, 0),
     "b.copy_from(a)": (0, 0),
     "a.copy(), dropped": (0, 0),
-    "empty((4, 5)), dropped": (0, 0),
+    "md.empty((4, 5)), dropped": (0, 0),
     "event.query()": (0, 0),
 }
 
@@ -70,10 +71,10 @@ WRAPPED = {
 }
 #: Call: the messages to Metal, allocations by malloc, those from Python.
 LOUD = {
-    "from_dlpack(numpy.ndarray)": (WRAPPED, 2, 1),
-    "b.copy_from(a, stream=s)": (BLIT, 3, 0),
-    "private.copy_from(a, stream=s)": (BLIT, 3, 0),
-    "b.fill(1, stream=s)": (KERNEL, 2, 0),
+    "md.from_dlpack(x)": (WRAPPED, 2, 1),
+    "b.copy_from(a, stream=stream)": (BLIT, 3, 0),
+    "private.copy_from(a, stream=stream)": (BLIT, 3, 0),
+    "b.fill(1, stream=stream)": (KERNEL, 2, 0),
     "stream.record()": ({name: 1 for name in COMMAND if name != "endEncoding"}, 1, 1),
 }
 
@@ -91,18 +92,14 @@ def costs(tmp_path_factory):
         paths[name] = str(folder / f"{name}.so")
         subprocess.run([*compiler, *flags, C_FILES / f"{name}.c", "-o", paths[name], *libraries], check=True)
     preloaded = f"{paths['short_malloc']}:{paths['counted_messages']}"
-    child = SUPPORT / "call_costs_child.py"
-    return json.loads(output_of(child, paths["short_python"], SOFTMETAL_VALIDATION="0", LD_PRELOAD=preloaded))
+    given = [SUPPORT / "call_costs_child.py", paths["short_python"], *QUIET, *LOUD]
+    return json.loads(output_of(*given, SOFTMETAL_VALIDATION="0", LD_PRELOAD=preloaded))
 
 
 def objc_headers(compiler):
     """gcc knows where they are when it compiles Objective-C only."""
     folder = subprocess.run([*compiler, "-print-file-name=include"], capture_output=True, text=True, check=True)
     return ["-I", folder.stdout.strip()]
-
-
-def test_every_call_that_is_counted_has_its_number(costs):
-    assert set(costs) == set(QUIET) | set(LOUD)
 
 
 @pytest.mark.parametrize("call", QUIET)

@@ -1,15 +1,16 @@
 """What public calls ask for, as JSON: {call: {"metal": {selector: count}, "malloc": count, "python": count}}.
 
-    LD_PRELOAD=short_malloc.so:counted_messages.so python call_costs_child.py short_python.so
+    LD_PRELOAD=short_malloc.so:counted_messages.so python call_costs_child.py short_python.so CALL ...
 
 Each call is made a few times first, and what it gave is kept, so that no memory of a dead object is at hand, but for
-those that say "dropped".  "malloc" and "python" are the allocations of the extension's own code, "metal" the messages
+those that end with ", dropped".  "malloc" and "python" are the allocations of the extension's own code, "metal" the messages
 that it sends; the software Metal's are left out.
 """
 
 import ctypes
 import json
 import sys
+from collections import deque
 
 import no_memory_child
 import numpy as np
@@ -21,40 +22,13 @@ from metal_dlpack import softmetal
 MANY = 1_000_000
 
 
-def drop(_result):
-    """Its memory is at hand for the next one."""
-
-
-def calls():
+def names():
+    """What the calls are made of."""
     a, b = md.zeros((4, 5)), md.zeros((4, 5))
     x, t = np.zeros((4, 5), "float32"), torch.from_dlpack(md.zeros((4, 5)))
     private, stream = md.empty((4, 5), storage="private"), md.Stream()
     event = stream.record()
-    return {
-        "a.__dlpack__()": lambda: a.__dlpack__(),
-        "a.__dlpack__(max_version=(1, 3))": lambda: a.__dlpack__(max_version=(1, 3)),
-        "a.__dlpack__(dl_device=(1, 0))": lambda: a.__dlpack__(dl_device=(1, 0), max_version=(1, 3)),
-        "from_dlpack(Array)": lambda: md.from_dlpack(a),
-        "from_dlpack(torch.Tensor)": lambda: md.from_dlpack(t),
-        "from_dlpack(numpy.ndarray)": lambda: md.from_dlpack(x),
-        "numpy.asarray(a)": lambda: np.asarray(a),
-        "memoryview(a)": lambda: memoryview(a),
-        "a[1:, 2]": lambda: a[1:, 2],
-        "a.reshape(20)": lambda: a.reshape(20),
-        "a.T": lambda: a.T,
-        "a.permute(1, 0)": lambda: a.permute(1, 0),
-        "a[0, 0].item()": lambda: a[0, 0].item(),
-        "a.fill(1)": lambda: a.fill(1),
-        "a.copy(), dropped": lambda: drop(a.copy()),
-        "empty((4, 5)), dropped": lambda: drop(md.empty((4, 5))),
-        "from_dlpack(Array), dropped": lambda: drop(md.from_dlpack(a)),
-        "b.copy_from(a)": lambda: b.copy_from(a),
-        "b.copy_from(a, stream=s)": lambda: b.copy_from(a, stream=stream),
-        "b.fill(1, stream=s)": lambda: b.fill(1, stream=stream),
-        "private.copy_from(a, stream=s)": lambda: private.copy_from(a, stream=stream),
-        "stream.record()": lambda: stream.record(),
-        "event.query()": lambda: event.query(),
-    }
+    return {**locals(), "md": md, "np": np}
 
 
 class Counters:
@@ -100,8 +74,11 @@ class Counters:
 
 
 def main():
-    counters = Counters(sys.argv[1])
-    print(json.dumps({name: counters.costs(call, []) for name, call in calls().items()}, indent=1))
+    counters, given, costs = Counters(sys.argv[1]), names(), {}
+    for name in sys.argv[2:]:
+        call = name.removesuffix(", dropped")
+        costs[name] = counters.costs(eval(f"lambda: {call}", given), deque(maxlen=None if call == name else 0))
+    print(json.dumps(costs, indent=1))
 
 
 if __name__ == "__main__":
