@@ -7,16 +7,13 @@ on MPS, and its tensors carry our buffers.
 import concurrent.futures
 import contextlib
 import ctypes
-import os
-import subprocess
-import sysconfig
 import time
 
 import numpy as np
 import pytest
 from held_work import gate, held
+from law_programs import build_library
 from objc_messages import encode_fill, pool, send
-from places import C_FILES
 from recipes import recipe
 
 import metal_dlpack as md
@@ -28,11 +25,8 @@ LATENCY = 0.2
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
-    path = tmp_path_factory.mktemp("torch") / "libtorch_cpu.so"
-    compiler = os.environ.get("CC") or sysconfig.get_config_var("CC").split()[0]
-    source = C_FILES / "torch_queue.c"
-    subprocess.run([compiler, "-shared", "-fPIC", "-Wall", "-Werror", source, "-o", path], check=True)
-    return str(path)
+    path = build_library(tmp_path_factory.mktemp("torch"), "torch_queue")
+    return str(path.rename(path.with_name("libtorch_cpu.so")))
 
 
 class TorchQueue:

@@ -6,39 +6,27 @@ functions that make the whole tensor fault: who looks where he may not, or twice
 """
 
 import os
-import subprocess
-import sys
 
 import pytest
+from children import run_child
 from hostile.cases import CPU, DELETED, METAL, REFUSED, TAKEN, single_faults, verdict
 from hostile.faults import EMPTY, METAL_FAULTS, ODD, OTHER_MAJORS, PEERS
+from law_programs import build_library
 from machine import SANITIZER
-from places import C_FILES, python_path
 
 
 @pytest.fixture(scope="module")
 def deleters(tmp_path_factory):
-    path = tmp_path_factory.mktemp("hostile") / "deleters.so"
-    flags = ["-undefined", "dynamic_lookup"] if sys.platform == "darwin" else []
-    command = [*os.environ.get("CC", "cc").split(), "-shared", "-fPIC", "-Wall", "-O1", "-g", *flags]
-    subprocess.run([*command, C_FILES / "deleters.c", "-o", path, "-pthread"], check=True)
-    return path
+    return build_library(tmp_path_factory.mktemp("hostile"), "deleters", "-pthread")
 
 
-def run_child(deleters, module, *arguments):
-    """The number of cases; the case at which the child died or failed is in the message."""
-    environment = {**os.environ, "HOSTILE_DELETERS": str(deleters)}
-    environment["PYTHONPATH"] = python_path()
+def count_cases(deleters, module, *arguments):
+    """How many went well; the case at which the child died or failed is in the message."""
+    environment = {"HOSTILE_DELETERS": str(deleters)}
     if "address" in SANITIZER:
         environment["ASAN_OPTIONS"] = os.environ["ASAN_OPTIONS"] + ":detect_leaks=1"
-    child = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-m", f"hostile.{module}", *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    what = ["-X", "faulthandler", "-m", f"hostile.{module}"]
+    child = run_child(what, *arguments, timeout=600, **environment)
     lines = child.stdout.splitlines()
     failed = [line for line in lines if line.startswith("FAIL")]
     assert failed == []
@@ -76,24 +64,24 @@ def run_child(deleters, module, *arguments):
 )
 def test_every_fault_is_refused_and_every_oddity_taken(device, deleters):
     """Each row by every route, and each two rows at once by one of the routes."""
-    assert run_child(deleters, "routes", device) > 9000
+    assert count_cases(deleters, "routes", device) > 9000
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("device", ["cpu", "metal"])
 def test_every_two_of_them_go_every_route(device, deleters):
-    assert run_child(deleters, "routes", device, "full") > 50_000
+    assert count_cases(deleters, "routes", device, "full") > 50_000
 
 
 @pytest.mark.rule("import-deleted-once", "import-deleter-exception")
 def test_deleters_that_raise_reenter_unmap_and_run_on_raw_threads(deleters):
-    assert run_child(deleters, "deleting") >= 120
+    assert count_cases(deleters, "deleting") >= 120
 
 
 @pytest.mark.needs_softmetal
 @pytest.mark.rule("import-handle")
 def test_handles_that_are_no_buffer_are_not_messaged(deleters):
-    assert run_child(deleters, "handles") > 50
+    assert count_cases(deleters, "handles") > 50
 
 
 def test_the_oracle_agrees_with_the_tables():

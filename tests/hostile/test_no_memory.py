@@ -4,13 +4,10 @@ The names are found by looking (public_surface.py), how each is called stands in
 lets Python's allocations, the extension's own, and Metal's calls fail one by one.
 """
 
-import os
-import subprocess
-import sysconfig
-
 import pytest
 from children import output_of
-from places import C_FILES, SUPPORT
+from law_programs import build_library
+from places import SUPPORT
 
 from metal_dlpack import softmetal
 
@@ -24,12 +21,8 @@ pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_no_sanitizer]
 @pytest.fixture(scope="module")
 def libraries(tmp_path_factory):
     """The C files that let allocations fail, compiled: {name: path}."""
-    folder, compiler = tmp_path_factory.mktemp("short"), os.environ.get("CC", "cc").split()
-    flags = ["-shared", "-fPIC", "-O2", "-I", sysconfig.get_path("include")]
-    paths = {name: folder / f"{name}.so" for name in ("short_malloc", "short_python")}
-    for name, path in paths.items():
-        subprocess.run([*compiler, *flags, C_FILES / f"{name}.c", "-o", path], check=True)
-    return paths
+    folder = tmp_path_factory.mktemp("short")
+    return {name: build_library(folder, name) for name in ("short_malloc", "short_python")}
 
 
 def count_failures(kind, part=0, parts=1, *arguments, **environment):

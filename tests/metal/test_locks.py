@@ -1,12 +1,12 @@
 """The library's locks in C: a child that fork() makes at any moment finds them free."""
 
 import os
-import subprocess
 
 import pytest
 from children import output_of, run_child
+from law_programs import build_library
 from machine import SANITIZER
-from places import C_FILES, ROOT, TESTS
+from places import ROOT, TESTS
 
 #: A fork is slow where each byte of memory has a shadow.
 NFORKS = 100 if SANITIZER else 200
@@ -82,10 +82,7 @@ def test_children_forked_while_other_threads_hold_locks_let_go_of_what_they_inhe
 @pytest.mark.needs_no_sanitizer
 def test_a_lock_is_dropped_by_the_thread_that_took_it(tmp_path):
     """The tests of what takes locks, under checked_locks.c."""
-    library = tmp_path / "checked_locks.so"
-    compiler = os.environ.get("CC", "cc").split()
-    source = C_FILES / "checked_locks.c"
-    subprocess.run([*compiler, "-shared", "-fPIC", "-O2", source, "-o", library, "-ldl"], check=True)
+    library = build_library(tmp_path, "checked_locks", "-ldl")
     subjects = [
         "metal/test_pool.py",
         "streams/test_stream_lost.py",

@@ -6,11 +6,11 @@ A count that falls is welcome: write the smaller one here.  call_costs_child.py 
 import json
 import os
 import subprocess
-import sysconfig
 
 import pytest
 from children import output_of
-from places import C_FILES, SUPPORT
+from law_programs import build_library
+from places import SUPPORT
 
 from metal_dlpack import softmetal
 
@@ -86,20 +86,12 @@ OF_OBJECTS = {"alloc", "init", "drain", "retain", "release"}
 def costs(tmp_path_factory):
     assert softmetal.is_present()
     folder, compiler = tmp_path_factory.mktemp("costs"), os.environ.get("CC", "cc").split()
-    flags = ["-shared", "-fPIC", "-O2", "-I", sysconfig.get_path("include"), *objc_headers(compiler)]
-    paths = {}
-    for name, libraries in {"short_malloc": [], "counted_messages": ["-lobjc"], "short_python": []}.items():
-        paths[name] = str(folder / f"{name}.so")
-        subprocess.run([*compiler, *flags, C_FILES / f"{name}.c", "-o", paths[name], *libraries], check=True)
-    preloaded = f"{paths['short_malloc']}:{paths['counted_messages']}"
-    given = [SUPPORT / "call_costs_child.py", paths["short_python"], *QUIET, *LOUD]
+    # gcc knows where Objective-C's headers are when it compiles Objective-C only
+    headers = subprocess.run([*compiler, "-print-file-name=include"], capture_output=True, text=True, check=True)
+    messages = build_library(folder, "counted_messages", "-I", headers.stdout.strip(), "-lobjc")
+    preloaded = f"{build_library(folder, 'short_malloc')}:{messages}"
+    given = [SUPPORT / "call_costs_child.py", build_library(folder, "short_python"), *QUIET, *LOUD]
     return json.loads(output_of(*given, SOFTMETAL_VALIDATION="0", LD_PRELOAD=preloaded))
-
-
-def objc_headers(compiler):
-    """gcc knows where they are when it compiles Objective-C only."""
-    folder = subprocess.run([*compiler, "-print-file-name=include"], capture_output=True, text=True, check=True)
-    return ["-I", folder.stdout.strip()]
 
 
 @pytest.mark.parametrize("call", QUIET)

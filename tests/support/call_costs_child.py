@@ -33,15 +33,10 @@ def names():
 
 class Counters:
     def __init__(self, library):
-        code = no_memory_child.code_of_ours()
-        self.spans = (ctypes.c_size_t * len(code))(*code)
+        self.python = no_memory_child.PythonsAllocations(library)
+        self.spans = no_memory_child.Mallocs().bounds
         self.preloaded = ctypes.CDLL(None)
-        self.preloaded.short_malloc_choose(self.spans, ctypes.c_size_t(len(code)))
-        self.preloaded.counted_messages_choose(self.spans, ctypes.c_size_t(len(code)))
-        self.python = ctypes.PyDLL(library)
-        self.python.short_python_install(ctypes.c_void_p(code[0]))
-        self.python.short_python_call.restype = ctypes.py_object
-        self.python.short_python_call.argtypes = [ctypes.py_object, ctypes.c_long]
+        self.preloaded.counted_messages_choose(self.spans, ctypes.c_size_t(len(self.spans)))
         self.text = ctypes.create_string_buffer(8192)
 
     def costs(self, call, kept):
@@ -53,8 +48,8 @@ class Counters:
         for _ in range(8):
             make()
         softmetal.wait_idle()
-        kept.append(self.python.short_python_call(call, MANY))
-        python = MANY - self.python.short_python_left()
+        kept.append(self.python.call(call, MANY))
+        python = MANY - self.python.library.short_python_left()
         softmetal.wait_idle()
         self.preloaded.short_malloc_arm(ctypes.c_long(MANY))
         make()

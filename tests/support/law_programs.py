@@ -1,9 +1,11 @@
-"""The C programs of tests/c that try a part of the library by itself: built with the sanitizers where the compiler has
-them, run with a seed."""
+"""The C files of tests/c: programs that try a part of the library by itself, built with the sanitizers where the compiler
+has them and run with a seed; and libraries that are loaded into a child."""
 
 import os
 import shutil
 import subprocess
+import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,16 @@ def build(folder: Path, name: str, parts: list[str], flags: list[str] | None = N
     sources = [C_FILES / f"{name}.c", *(SRC / part for part in parts)]
     subprocess.run([*compiler, *WARNINGS, *INCLUDES, *flags, *map(str, sources), "-o", str(program)], check=True)
     return program
+
+
+def build_library(folder: Path, name: str, *flags: str) -> Path:
+    """One that calls Python leaves its functions to whoever loads it."""
+    library = folder / f"{name}.so"
+    undefined = ["-undefined", "dynamic_lookup"] if sys.platform == "darwin" else []
+    command = [*os.environ.get("CC", "cc").split(), "-shared", "-fPIC", "-O2", "-g", "-Wall", *undefined]
+    where = ["-I", sysconfig.get_path("include")]
+    subprocess.run([*command, *where, C_FILES / f"{name}.c", "-o", library, *flags], check=True)
+    return library
 
 
 def run(program: Path, seed: int, steps: int) -> None:
