@@ -5,9 +5,9 @@ import contextlib
 import gc
 import os
 import random
-import threading
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from children import run_child
@@ -159,18 +159,13 @@ def test_trio_lets_a_thread_wait_as_the_error_says(slow):
 
 def test_tasks_and_loops_await_one_event(slow):
     event = work(md.Stream())
-    ends = []
 
     async def main():
         await asyncio.gather(*[finish(event) for _ in range(20)])
-        ends.append(event.query())
+        return event.query()
 
-    threads = [threading.Thread(target=asyncio.run, args=[main()]) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert ends == [True] * 4
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(asyncio.run, [main() for _ in range(4)])) == [True] * 4
 
 
 def test_a_thousand_events_of_ten_streams_in_any_order(settings):

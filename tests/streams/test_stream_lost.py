@@ -4,6 +4,7 @@ import gc
 import itertools
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -259,14 +260,9 @@ def test_each_lost_stream_is_reported(failing, unraisable):
 
 
 def test_threads_that_drop_failing_streams_lose_none(failing, unraisable):
-    import threading
-
     with failing(3):
-        threads = [threading.Thread(target=lambda: [drop_stream_and_array() for _ in range(20)]) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda _: [drop_stream_and_array() for _ in range(20)], range(4)))
         until(lambda: len(unraisable) == 80)
 
 

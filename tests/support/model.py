@@ -16,7 +16,7 @@ import os
 import pickle
 import random
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 os.environ.setdefault("SOFTMETAL_VALIDATION", "1")
 os.environ.setdefault("SOFTMETAL_DEVICES", "unified,unified")
@@ -482,43 +482,37 @@ class World(RuleBasedStateMachine):
         """Three threads, each at items of its own; whatever each has waited for it must see."""
         array, model = md.zeros(1200, "int32", storage=storage), np.zeros(1200, "int32")
         parts = [slice(k * 400, k * 400 + 400) if cut == "rows" else slice(k, None, 3) for k in range(3)]
-        failures = []
 
-        def work(part, number):
+        def work(number):
             draw = random.Random(choice + number)
-            mine, wanted = array[part], model[part]
+            mine, wanted = array[parts[number]], model[parts[number]]
             stream = md.Stream() if with_streams else None
-            try:
-                for step in range(12):
-                    value = number * 100 + step + 1
-                    first = draw.randrange(0, 390)
-                    rows = slice(first, first + draw.choice((2, 4, 10)))
-                    how = draw.randrange(5)
-                    if how == 0:
-                        mine[rows].fill(value, stream=stream)
-                    elif how == 1:
-                        mine[rows].copy_from(np.full(wanted[rows].shape, value, "int32"))
-                    elif how == 2:
-                        mine[rows] = np.full(wanted[rows].shape, value, "int64")
-                    elif how == 3:
-                        mine[rows].copy_from(md.full(wanted[rows].shape, value, "int32"), stream=stream)
-                    else:
-                        mine[first] = value
-                        rows = slice(first, first + 1)
-                    wanted[rows] = value
-                    if draw.random() < 0.3 and stream is not None:
-                        stream.synchronize()
-                    if draw.random() < 0.5:
-                        assert mine.tolist() == wanted.tolist(), (number, step, how)
-                if stream is not None:
+            for step in range(12):
+                value = number * 100 + step + 1
+                first = draw.randrange(0, 390)
+                rows = slice(first, first + draw.choice((2, 4, 10)))
+                how = draw.randrange(5)
+                if how == 0:
+                    mine[rows].fill(value, stream=stream)
+                elif how == 1:
+                    mine[rows].copy_from(np.full(wanted[rows].shape, value, "int32"))
+                elif how == 2:
+                    mine[rows] = np.full(wanted[rows].shape, value, "int64")
+                elif how == 3:
+                    mine[rows].copy_from(md.full(wanted[rows].shape, value, "int32"), stream=stream)
+                else:
+                    mine[first] = value
+                    rows = slice(first, first + 1)
+                wanted[rows] = value
+                if draw.random() < 0.3 and stream is not None:
                     stream.synchronize()
-                assert mine.tolist() == wanted.tolist(), (number, "at the end")
-            except BaseException as failure:
-                failures.append(failure)
+                if draw.random() < 0.5:
+                    assert mine.tolist() == wanted.tolist(), (number, step, how)
+            if stream is not None:
+                stream.synchronize()
+            assert mine.tolist() == wanted.tolist(), (number, "at the end")
 
-        self.run_together([lambda p=p, n=n: work(p, n) for n, p in enumerate(parts)])
-        if failures:
-            raise failures[0]
+        self.run_on_threads(work)
         assert array.tolist() == model.tolist()
 
     @precondition(lambda self: not IS_WATCHED)
@@ -535,21 +529,18 @@ class World(RuleBasedStateMachine):
                 np.array(array)
             stream.synchronize()
 
-        self.run_together([lambda n=n: work(n) for n in range(3)])
+        self.run_on_threads(work)
         assert set(array.tolist()) <= {1, 2, 3}
 
-    def run_together(self, works):
-        """Without the detector of races, which counts in spans of bytes: what is in flight when it is turned is lost
-        to it."""
+    def run_on_threads(self, work):
+        """On three, without the detector of races, which counts in spans of bytes: what is in flight when it is turned
+        is lost to it."""
         self.synchronize()
         softmetal.configure(races=False)
-        threads = [threading.Thread(target=work) for work in works]
         before = sys.getswitchinterval()
         sys.setswitchinterval(1e-6)
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(3) as pool:
+            list(pool.map(work, range(3)))
         sys.setswitchinterval(before)
         self.synchronize()
         softmetal.configure(races=None)

@@ -10,6 +10,7 @@ import os
 import random
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 os.environ.setdefault("SOFTMETAL_VALIDATION", "1")
 
@@ -148,27 +149,21 @@ class Program:
     def run(self):
         steps = self.take_steps()
         turns = threading.Lock()
-        failures = []
 
-        def work():
+        def work(_):
             while True:
                 with turns:
                     step = next(steps, None)
-                    if step is None or failures:
+                    if step is None:
                         return
                     try:
                         step()
-                    except BaseException as failure:
-                        failures.append(failure)
-                        return
+                    except BaseException:
+                        steps.close()  # for the other threads, too
+                        raise
 
-        workers = [threading.Thread(target=work) for _ in range(self.threads)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-        if failures:
-            raise failures[0]
+        with ThreadPoolExecutor(self.threads) as pool:
+            list(pool.map(work, range(self.threads)))
         for array, wanted in zip(self.arrays, self.wanted, strict=True):
             assert np.array_equal(np.asarray(array), wanted), (array, wanted)
 
