@@ -85,6 +85,34 @@ def c_strides(shape):
     return [signed(step) for step in products][::-1] if sizes else []
 
 
+def write_fields(
+    struct,
+    place,
+    *,
+    shape=(2, 3),
+    strides="C",
+    ndim=None,
+    data=0,
+    byte_offset=0,
+    dtype=(2, 32, 1),
+    device=(1, 0),
+    version=(1, 3),
+    flags=0,
+):
+    """Make a managed tensor say this; `place(name, values)` puts an array somewhere and gives a pointer to it."""
+    if isinstance(struct, Versioned):
+        struct.version, struct.flags = version, flags
+    tensor = struct.tensor
+    tensor.data, tensor.byte_offset, tensor.device = data, byte_offset, device
+    tensor.code, tensor.bits, tensor.lanes = dtype
+    tensor.ndim = len(shape or ()) if ndim is None else ndim
+    if strides == "C":
+        strides = shape and c_strides(shape)
+    for name, values in {"shape": shape, "strides": strides}.items():
+        if values is not None:
+            setattr(tensor, name, place(name, values))
+
+
 class Producer:
     """A hand-made tensor: every field can be set, deletions are counted.
 
@@ -94,43 +122,13 @@ class Producer:
     #: Keeps producers alive whose deleter can still be called.
     _kept: list = []
 
-    def __init__(
-        self,
-        *,
-        versioned=True,
-        shape=(2, 3),
-        strides="C",
-        data=0,
-        byte_offset=0,
-        dtype=(2, 32, 1),
-        device=(1, 0),
-        version=(1, 3),
-        flags=0,
-        ndim=None,
-        has_deleter=True,
-    ):
+    def __init__(self, *, versioned=True, has_deleter=True, **fields):
         self.deletions = 0
         self.versioned = versioned
         self._deleter = DELETER(self._count)
         self.struct = (Versioned if versioned else Legacy)()
         self.struct.deleter = ctypes.cast(self._deleter, ctypes.c_void_p).value if has_deleter else None
-        if versioned:
-            self.struct.version = version
-            self.struct.flags = flags
-        tensor = self.struct.tensor
-        tensor.data = data
-        tensor.device = device
-        tensor.code, tensor.bits, tensor.lanes = dtype
-        tensor.byte_offset = byte_offset
-        tensor.ndim = len(shape) if ndim is None and shape is not None else (ndim or 0)
-        self._shape = None if shape is None else (ctypes.c_int64 * max(len(shape), 1))(*shape)
-        if strides == "C":
-            strides = c_strides(shape or ())
-        self._strides = None if strides is None else (ctypes.c_int64 * max(len(strides), 1))(*strides)
-        if self._shape is not None:
-            tensor.shape = self._shape
-        if self._strides is not None:
-            tensor.strides = self._strides
+        write_fields(self.struct, lambda _, values: (ctypes.c_int64 * max(len(values), 1))(*values), **fields)
         Producer._kept.append(self)
 
     def _count(self, _address):

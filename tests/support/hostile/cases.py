@@ -1,6 +1,9 @@
 """Every case of the tables, with the verdict of an oracle that knows the header and nothing of the package."""
 
 import itertools
+import math
+
+from dlpack_structs import c_strides
 
 from hostile.faults import (
     EMPTY,
@@ -17,19 +20,17 @@ from hostile.faults import (
 CPU, METAL = (1, 0), (8, 0)
 LARGEST, MASK = 2**63 - 1, 2**64 - 1
 #: SPEC dlpack.h DLDataTypeCode: the bits that each code comes in.
-BITS_OF_CODE = {0: {2, 4, 8, 16, 32, 64}, 1: {2, 4, 8, 16, 32, 64}, 2: {16, 32, 64}, 4: {16}, 5: {32, 64, 128}, 6: {8}}
+BITS_OF_CODE = {
+    0: {1, 2, 4, 8, 16, 32, 64},
+    1: {1, 2, 4, 8, 16, 32, 64},
+    2: {16, 32, 64},
+    4: {16},
+    5: {32, 64, 128},
+    6: {8},
+}
 BITS_OF_CODE |= {code: {8} for code in range(7, 15)} | {15: {6}, 16: {6}, 17: {4}}
 
 REFUSED, DELETED, TAKEN = "refused", "deleted", "taken"
-
-
-def c_steps(shape):
-    steps = []
-    product = 1
-    for extent in reversed(shape):
-        steps.insert(0, product)
-        product *= max(extent, 1)
-    return steps
 
 
 def reach(shape, strides):
@@ -56,16 +57,15 @@ def verdict(fields, device, room=None):
     if is_padded and lanes > 1:
         return REFUSED
     itemsize = (bits * lanes + 7) // 8
-    nitems = 1
-    for extent in shape:
-        nitems *= extent
+    if math.prod(max(extent, 1) for extent in shape) * itemsize > LARGEST:
+        return REFUSED  # as NumPy refuses it: also where another extent is 0
     if 0 in shape:
         return TAKEN
     if strides in ("C", None):
-        strides = c_steps(shape)
+        strides = c_strides(shape)
     strides = [1 if extent == 1 else step for extent, step in zip(shape, strides, strict=True)]
     lowest, highest = reach(shape, strides)
-    if max(nitems, -lowest, highest + 1) * itemsize > LARGEST or fields.get("data", 1) is None:
+    if max(-lowest, highest + 1) * itemsize > LARGEST or fields.get("data", 1) is None:
         return REFUSED
     item_bits = 8 if is_padded else bits * lanes
     lowest, end = lowest * item_bits // 8, -(-(highest + 1) * item_bits // 8)

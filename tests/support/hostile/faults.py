@@ -3,6 +3,8 @@
 import itertools
 import struct
 
+from dlpack_structs import c_strides
+
 #: Wrong by the metadata alone: refused before `data` is touched.
 FAULTS = {
     "ndim -1": {"ndim": -1},
@@ -168,11 +170,7 @@ def bytes_of(fields, memory):
     step_bits = 8 if nbits < 8 and fields.get("flags", 0) & 4 else nbits
     strides = fields.get("strides", "C")
     if strides in ("C", None):
-        strides = [0] * len(shape)
-        step = 1
-        for axis in reversed(range(len(shape))):
-            strides[axis] = step
-            step *= shape[axis]
+        strides = c_strides(shape)
     data = int.from_bytes(memory, "little")
     found = at = 0
     for index in itertools.product(*map(range, shape)):

@@ -4,7 +4,7 @@ import ctypes
 import mmap
 import os
 
-from dlpack_structs import CAPSULE_NAMES, Legacy, Versioned, c_strides, new_capsule, signed
+from dlpack_structs import CAPSULE_NAMES, Legacy, Versioned, new_capsule, signed, write_fields
 from places import C_FILES
 
 PAGE = mmap.PAGESIZE
@@ -54,24 +54,7 @@ class Tensor:
     #: A deleter may be called whenever it likes: what it writes to lives on.
     contexts: list = []
 
-    def __init__(
-        self,
-        *,
-        versioned=True,
-        shape=(2, 3),
-        strides="C",
-        ndim=None,
-        data=FAULTING,
-        byte_offset=0,
-        dtype=(2, 32, 1),
-        device=(1, 0),
-        version=(1, 3),
-        flags=0,
-        deleter="C",
-        context="C",
-        dies=None,
-        shift=0,
-    ):
+    def __init__(self, *, versioned=True, deleter="C", context="C", dies=None, shift=0, **fields):
         self.versioned, self.shift = versioned, shift
         self.base = map_pages(self.NPAGES)
         for guard in (1, 3, 5):
@@ -84,25 +67,13 @@ class Tensor:
             deleter = address_of("delete_versioned" if versioned else "delete_legacy")
         self.struct.deleter = deleter
         self.struct.context = ctypes.addressof(self.context) if context == "C" else context
-        if versioned:
-            self.struct.version = version
-            self.struct.flags = flags
-        tensor = self.struct.tensor
-        tensor.data, tensor.byte_offset = data, byte_offset
-        tensor.device, (tensor.code, tensor.bits, tensor.lanes) = device, dtype
-        tensor.ndim = len(shape or ()) if ndim is None else ndim
-        if strides == "C":
-            strides = None if shape is None else c_strides(shape)
-        self.put_array("shape", 3, shape)
-        self.put_array("strides", 5, strides)
+        write_fields(self.struct, self.put_array, **{"data": FAULTING, **fields})
 
-    def put_array(self, name, end_page, values):
+    def put_array(self, name, values):
         """The values end where a page ends, and the next one faults; `shift` bytes before where it is given."""
-        if values is None:
-            return
-        address = self.base + end_page * PAGE - 8 * len(values) - self.shift
+        address = self.base + {"shape": 3, "strides": 5}[name] * PAGE - 8 * len(values) - self.shift
         (ctypes.c_int64 * len(values)).from_address(address)[:] = [signed(value) for value in values]
-        setattr(self.struct.tensor, name, ctypes.cast(address, ctypes.POINTER(ctypes.c_int64)))
+        return ctypes.cast(address, ctypes.POINTER(ctypes.c_int64))
 
     @property
     def name(self):
