@@ -16,7 +16,7 @@ import numpy as np
 print("a word of its own")
 print("[[], 1]", "no newline", sep="\\n", end="", flush=True)
 def from_dlpack(x):
-    if x.refusal is not None:
+    if x.fails is not None:
         for keywords in ({"max_version": (1, 9)}, {}):
             try:
                 return x.__dlpack__(**keywords)
@@ -30,7 +30,7 @@ def from_dlpack(x):
         raise SystemError("not so")
     if index == 1:
         os._exit(0)
-    return np.from_dlpack(x) if x.managed.tensor.byte_offset == 0 else np.zeros(3)
+    return np.from_dlpack(x) if x.byte_offset == 0 else np.zeros(3)
 """
 EXAMPLES = {
     "metal": {"device": (8, 0)},
@@ -98,7 +98,7 @@ def test_calls_are_read_from_what_a_producer_was_asked(asked, calls):
 
 def test_a_tensor_of_the_examples_is_read_at_its_place():
     example = Example(byte_offset=4, version=(1, 3))
-    example.memory[example.offset : example.offset + 4] = 1
     array = md.from_dlpack(example)
     assert (array.shape, array.strides, array.dtype) == ((2, 3), (3, 1), md.float32)
-    assert array.view("uint8")[0, :5].tolist() == [1, 1, 1, 1, 0]
+    assert array.tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert md.shares_memory(array, example.array[4:5])

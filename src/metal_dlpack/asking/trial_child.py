@@ -10,12 +10,13 @@ from typing import Any
 
 from metal_dlpack import _core
 from metal_dlpack.conformance.asking import print_answer, take_stdout
-from metal_dlpack.conformance.dlpack_structs import LEGACY_NAME, VERSIONED_NAME, Legacy, Versioned, new_capsule
+from metal_dlpack.conformance.dlpack_structs import Tensor
+from metal_dlpack.conformance.offers import Handed, Memory, Offer
 
 from . import trials
-from .explain_rules import MODULES
+from .explain_rules import METAL, MODULES
 
-#: A deleter that deletes nothing: the child ends soon.
+#: A deleter that deletes nothing, and is called on any thread: the child ends soon.
 _keep = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _managed: None)
 
 
@@ -23,58 +24,46 @@ _keep = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _managed: None)
 _kept: list[Example] = []
 
 
-class Example:
-    """A producer of one tensor, which takes every keyword."""
+class Example(Offer):
+    """An offer whose memory is an Array of ours, too: what reads Metal gets its MTLBuffer.
 
-    def __init__(self, **fields: Any) -> None:
-        self.refusal: type[Exception] | None = fields.get("refusal")
-        self.asked: list[dict[str, object]] = []
-        self.memory = _core.zeros(65536, "uint8")
-        address = self.memory.buffer.address
-        assert address is not None
-        on_metal = fields.get("device", (1, 0))[0] == 8
-        #: 16 KiB is the largest page there is.
-        place = -address % 16384 + 64 * fields.get("is_inside", 0)
-        self.offset = fields.get("byte_offset", 0) + (0 if on_metal else place)
-        version = fields.get("version")
-        self.managed = Legacy() if version is None else Versioned()
-        if version is not None:
-            self.managed.version = version
-        self.managed.deleter = ctypes.cast(_keep, ctypes.c_void_p).value
-        tensor = self.managed.tensor
-        tensor.data = self.memory.buffer.handle if on_metal else address + place
-        tensor.device = fields.get("device", (1, 0))
-        tensor.code, tensor.bits, tensor.lanes = fields.get("dtype", (2, 32, 1))
-        tensor.byte_offset = fields.get("byte_offset", 0)
-        shape, strides = fields.get("shape", (2, 3)), fields.get("strides", (3, 1))
-        tensor.ndim = len(shape)
-        tensor.shape = (ctypes.c_int64 * len(shape))(*shape)
-        if strides is not None:
-            tensor.strides = (ctypes.c_int64 * len(strides))(*strides)
+    `is_inside`: there is room before item 0; `is_ours` is for try_example.
+    """
 
-    def __dlpack_device__(self) -> tuple[int, int]:
-        kind, index = self.managed.tensor.device
-        return kind, index
+    def __init__(
+        self, *, is_inside: bool = False, is_ours: bool = False, version: tuple[int, int] | None = None, **fields: Any
+    ) -> None:
+        super().__init__(
+            first=16 * is_inside,
+            flavour="legacy" if version is None else "versioned",
+            version=version or (1, 3),
+            **fields,
+        )
+        self.is_ours = is_ours
+        pages = (ctypes.c_uint8 * self.memory.nbytes).from_address(self.memory.address)
+        self.array = _core.asarray(pages, copy=False)
 
-    def __dlpack__(self, **keywords: object) -> object:
-        self.asked.append(keywords)
-        if self.refusal is not None:
-            raise self.refusal("not so")
-        name = LEGACY_NAME if isinstance(self.managed, Legacy) else VERSIONED_NAME
-        capsule: object = new_capsule(ctypes.addressof(self.managed), name, None)
-        return capsule
+    def hand(self, max_version: tuple[int, int] | None = None, *, is_copy: bool = False) -> Handed:
+        handed = super().hand(max_version, is_copy=is_copy)
+        handed.struct.deleter = ctypes.cast(_keep, ctypes.c_void_p).value
+        return handed
+
+    def fill(self, tensor: Tensor, memory: Memory) -> None:
+        super().fill(tensor, memory)
+        if self.device == METAL:
+            tensor.data = self.array.buffer.handle
 
 
 def try_example(from_dlpack: Any, fields: dict[str, Any]) -> str:
     example = Example(**fields)
     _kept.append(example)
     try:
-        result = from_dlpack(example.memory if fields.get("is_ours") else example)
+        result = from_dlpack(example.array if example.is_ours else example)
     except Exception:  # whatever a framework raises, or an Array of ours that it asks
         return "refusal"
-    first = example.memory[example.offset : example.offset + 1]
+    offset = example.byte_offset + example.first_bytes
     try:
-        return "zero-copy" if _core.shares_memory(first, result) else "copy"
+        return "zero-copy" if _core.shares_memory(example.array[offset : offset + 1], result) else "copy"
     except Exception:  # it took what it does not give
         return "copy"
 
@@ -83,11 +72,11 @@ def find_calls(from_dlpack: Any) -> list[list[dict[str, object]]]:
     """For each of trials.REFUSALS, the keywords of the calls that a producer gets which raises it."""
     found = []
     for refusal in trials.REFUSALS:
-        example = Example(refusal=refusal)
+        example = Example(fails=refusal("not so"))
         _kept.append(example)
         with suppress(Exception):  # it is the calls that count
             from_dlpack(example)
-        found.append(example.asked)
+        found.append(example.calls)
     return found
 
 
