@@ -24,8 +24,7 @@ def copy_none(library: Library) -> str:
 
 @RULES.add(MUST, "copy=False never copies.", DLPACK("copy"))
 def copy_false(library: Library) -> str:
-    array = array_of(library)
-    need(array, "copy")
+    array = array_of(library, "copy")
     try:
         first, second = (take(array, copy=False, **latest(array)) for _ in range(2))
     except BufferError as error:
@@ -41,8 +40,7 @@ def copy_false(library: Library) -> str:
 
 @RULES.add(MUST, "copy=True always copies.", DLPACK("copy"))
 def copy_true(library: Library) -> str:
-    array = array_of(library)
-    need(array, "copy")
+    array = array_of(library, "copy")
     asked = newest(array)
     try:
         copied = take(array, copy=True, **asked)
@@ -59,8 +57,7 @@ def copy_true(library: Library) -> str:
 
 @RULES.add(MUST, "A copy has the flag IS_COPIED.", DLPACK("copy"))
 def copy_flag(library: Library) -> str:
-    array = array_of(library)
-    need(array, "copy")
+    array = array_of(library, "copy")
     plain = versioned(array)
     try:
         copied = versioned(array, copy=True)

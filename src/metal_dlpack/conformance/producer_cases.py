@@ -21,8 +21,11 @@ NEWEST = (1, 3)
 # ---- what cases share ----
 
 
-def array_of(library: Library) -> Any:
-    return library.make(SAMPLE, "float32")
+def array_of(library: Library, *keywords: str) -> Any:
+    """An array of SAMPLE; Absent if its __dlpack__ does not take these keywords."""
+    array = library.make(SAMPLE, "float32")
+    need(array, *keywords)
+    return array
 
 
 def device_of(array: Any) -> tuple[int, int]:
@@ -130,8 +133,7 @@ def device_id(library: Library) -> str:
 
 @RULES.add(MUST, "dl_device=(1, 0) gives a tensor that the CPU can read.", DLPACK("dl_device"))
 def device_cpu(library: Library) -> str:
-    array = array_of(library)
-    need(array, "dl_device")
+    array = array_of(library, "dl_device")
     taken = take(array, dl_device=CPU, **latest(array))
     if taken.device[0] not in HOST_KINDS:
         raise Broken(f"the tensor is on device {taken.device}")
@@ -142,8 +144,7 @@ def device_cpu(library: Library) -> str:
 
 @RULES.add(MUST, "A dl_device that cannot be had is a BufferError.", DLPACK("dl_device"))
 def device_unknown(library: Library) -> str:
-    array = array_of(library)
-    need(array, "dl_device")
+    array = array_of(library, "dl_device")
     for keywords in ({"dl_device": (9, 0)}, {"dl_device": (9, 0), **latest(array)}):
         try:
             taken = Taken(array.__dlpack__(**keywords))
@@ -178,8 +179,7 @@ def keywords(library: Library) -> str:
 
 @RULES.add(MUST, "On the CPU, which has no streams, only stream=None is accepted.", DLPACK("stream"))
 def stream_cpu(library: Library) -> str:
-    array = array_of(library)
-    need(array, "stream")
+    array = array_of(library, "stream")
     take(array, stream=None, **newest(array)).delete()
     try:
         array.__dlpack__(stream=3, **newest(array))
@@ -218,8 +218,7 @@ def show(keywords: dict[str, Any]) -> str:
 
 @RULES.add(SHOULD, "For max_version=(1, 0) and later the tensor is versioned.", DLPACK("max_version"))
 def version_asked(library: Library) -> str:
-    array = array_of(library)
-    need(array, "max_version")
+    array = array_of(library, "max_version")
     stamps = []
     for asked in ((1, 0), (1, 3)):
         taken = take(array, max_version=asked)
@@ -232,8 +231,7 @@ def version_asked(library: Library) -> str:
 
 @RULES.add(SHOULD, "A consumer of a later major version gets what the producer has.", DLPACK("max_version, notes"))
 def version_later(library: Library) -> str:
-    array = array_of(library)
-    need(array, "max_version")
+    array = array_of(library, "max_version")
     try:
         taken = take(array, max_version=(2, 0))
     except Exception as error:
