@@ -71,19 +71,15 @@ template <class T> using if_floating = enable_if_t<is_floating_point_v<T>>;
 #define SOFTMETAL_AS3(T) T(a), T(b), T(d)
 
 /* From scalars to vectors; R is the element of the result, made of T. */
-#define SOFTMETAL_OVER_VECTORS(N, name, R)                                                     \
+#define SOFTMETAL_OVER_VECTOR(N, name, R, size)                                                \
     template <class T>                                                                         \
-    SOFTMETAL_INLINE constexpr vec<R, 2> name(SOFTMETAL_TAKE##N(vec<T, 2>)) {                  \
-        return vec<R, 2>(SOFTMETAL_EACH_2(SOFTMETAL_CALL##N, name));                           \
-    }                                                                                          \
-    template <class T>                                                                         \
-    SOFTMETAL_INLINE constexpr vec<R, 3> name(SOFTMETAL_TAKE##N(vec<T, 3>)) {                  \
-        return vec<R, 3>(SOFTMETAL_EACH_3(SOFTMETAL_CALL##N, name));                           \
-    }                                                                                          \
-    template <class T>                                                                         \
-    SOFTMETAL_INLINE constexpr vec<R, 4> name(SOFTMETAL_TAKE##N(vec<T, 4>)) {                  \
-        return vec<R, 4>(SOFTMETAL_EACH_4(SOFTMETAL_CALL##N, name));                           \
+    SOFTMETAL_INLINE constexpr vec<R, size> name(SOFTMETAL_TAKE##N(vec<T, size>)) {            \
+        return vec<R, size>(SOFTMETAL_EACH_##size(SOFTMETAL_CALL##N, name));                   \
     }
+#define SOFTMETAL_OVER_VECTORS(N, name, R)                                                     \
+    SOFTMETAL_OVER_VECTOR(N, name, R, 2)                                                       \
+    SOFTMETAL_OVER_VECTOR(N, name, R, 3)                                                       \
+    SOFTMETAL_OVER_VECTOR(N, name, R, 4)
 
 /* To vectors, and to what converts to one type. */
 #define SOFTMETAL_VECTORS(N, name, R, MIXED)                                                   \

@@ -23,23 +23,17 @@ template <bool b> using bool_constant = integral_constant<bool, b>;
 typedef bool_constant<true> true_type;
 typedef bool_constant<false> false_type;
 
-template <bool B, class T = void> struct enable_if {};
-template <class T> struct enable_if<true, T> {
-    typedef T type;
-};
-template <bool B, class T = void> using enable_if_t = typename enable_if<B, T>::type;
-
-template <bool B, class X, class Y> struct conditional {
-    typedef X type;
-};
-template <class X, class Y> struct conditional<false, X, Y> {
-    typedef Y type;
-};
-template <bool B, class X, class Y> using conditional_t = typename conditional<B, X, Y>::type;
-
 template <class T> struct type_identity {
     typedef T type;
 };
+
+template <bool B, class T = void> struct enable_if {};
+template <class T> struct enable_if<true, T> : type_identity<T> {};
+template <bool B, class T = void> using enable_if_t = typename enable_if<B, T>::type;
+
+template <bool B, class X, class Y> struct conditional : type_identity<X> {};
+template <class X, class Y> struct conditional<false, X, Y> : type_identity<Y> {};
+template <bool B, class X, class Y> using conditional_t = typename conditional<B, X, Y>::type;
 
 /* A type that is made of another: `name<T>::type` and `name_t<T>`. */
 #define SOFTMETAL_TRANSFORM(name, from, to)                                                    \
@@ -54,26 +48,20 @@ SOFTMETAL_TRANSFORM(remove_extent, T[], T)
 #undef SOFTMETAL_TRANSFORM
 template <class T> struct remove_reference<T &&> : type_identity<T> {};
 template <class T, size_t N> struct remove_extent<T[N]> : type_identity<T> {};
-template <class T> struct remove_cv : remove_const<remove_volatile_t<T>> {};
-template <class T> using remove_cv_t = typename remove_cv<T>::type;
-template <class T> struct add_const : type_identity<const T> {};
-template <class T> using add_const_t = const T;
-template <class T> struct add_lvalue_reference : type_identity<T &> {};
-template <class T> using add_lvalue_reference_t = T &;
-template <class T> struct add_pointer : type_identity<remove_reference_t<T> *> {};
-template <class T> using add_pointer_t = remove_reference_t<T> *;
-template <class T> struct decay : type_identity<__decay(T)> {};
-template <class T> using decay_t = __decay(T);
-/* The translator erases address spaces, so nothing is left to remove. */
-template <class T> struct remove_addrspace : type_identity<T> {};
-template <class T> using remove_addrspace_t = T;
-
-template <class T> struct make_signed : type_identity<__make_signed(T)> {};
-template <class T> using make_signed_t = __make_signed(T);
-template <class T> struct make_unsigned : type_identity<__make_unsigned(T)> {};
-template <class T> using make_unsigned_t = __make_unsigned(T);
-template <class T> struct underlying_type : type_identity<__underlying_type(T)> {};
-template <class T> using underlying_type_t = __underlying_type(T);
+/* The same without an exception. */
+#define SOFTMETAL_MAKE(name, ...)                                                              \
+    template <class T> using name##_t = __VA_ARGS__;                                           \
+    template <class T> struct name : type_identity<name##_t<T>> {};
+SOFTMETAL_MAKE(remove_cv, remove_const_t<remove_volatile_t<T>>)
+SOFTMETAL_MAKE(add_const, const T)
+SOFTMETAL_MAKE(add_lvalue_reference, T &)
+SOFTMETAL_MAKE(add_pointer, remove_reference_t<T> *)
+SOFTMETAL_MAKE(decay, __decay(T))
+SOFTMETAL_MAKE(remove_addrspace, T) /* the translator erases them: nothing is left to remove */
+SOFTMETAL_MAKE(make_signed, __make_signed(T))
+SOFTMETAL_MAKE(make_unsigned, __make_unsigned(T))
+SOFTMETAL_MAKE(underlying_type, __underlying_type(T))
+#undef SOFTMETAL_MAKE
 
 /* A question about one type: `name<T>::value` and `name_v<T>`. */
 #define SOFTMETAL_TRAIT(name, ...)                                                             \
