@@ -104,7 +104,7 @@ def test_a_process_that_a_framework_leaves_behind_is_not_waited_for(odd_probes, 
 
 def test_a_reason_of_many_lines_is_one_line_of_the_table():
     probe = stand_in("p")
-    text = doctor.Table([probe]).row(doctor.make_row(probe, "cannot", "ImportError:\n\n  one\n  two"))
+    text = doctor.Table([probe]).row(doctor.Row(probe, "cannot", "ImportError:\n\n  one\n  two"))
     assert text.endswith("UNEXPECTED ImportError: one two")
 
 
@@ -117,16 +117,16 @@ def test_a_probe_that_hangs_is_a_row(odd_probes, monkeypatch):
 def test_a_row_comes_as_it_is_found(odd_probes, tmp_path):
     tried = []
     rows = doctor.find_rows([stand_in("end_well"), stand_in("end_late")], tried.append)
-    assert next(rows).probe == "end_well"
+    assert next(rows).probe.name == "end_well"
     assert [probe.name for probe in tried] == ["end_well"]
     (tmp_path / "go on").touch()
-    assert next(rows).probe == "end_late"
+    assert next(rows).probe.name == "end_late"
 
 
 def test_a_row_that_is_not_as_it_should_be_is_tried_once_more_alone(odd_probes):
     names = ["end_marked", "end_alone", "end_killed", "end_well"]
     rows = list(doctor.find_rows([stand_in(name) for name in names]))
-    assert [(row.probe, row.verdict) for row in rows] == [
+    assert [(row.probe.name, row.verdict) for row in rows] == [
         ("end_marked", "shares"),
         ("end_alone", "shares"),
         ("end_killed", "cannot"),
@@ -223,9 +223,9 @@ def test_the_exit_code_says_whether_all_is_as_it_should_be(odd_probes, monkeypat
 
 def test_an_expected_copy_is_well_and_a_better_end_too():
     probe = Probe("x", "a", "b", "how", (), lambda: None, expected="copies")
-    assert doctor.make_row(probe, "copies", "").is_as_expected
-    assert doctor.make_row(probe, "shares", "").is_as_expected
-    assert not doctor.make_row(probe, "cannot", "").is_as_expected
+    assert doctor.Row(probe, "copies", "").is_as_expected
+    assert doctor.Row(probe, "shares", "").is_as_expected
+    assert not doctor.Row(probe, "cannot", "").is_as_expected
 
 
 def test_an_exchange_finds_a_copy():

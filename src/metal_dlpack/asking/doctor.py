@@ -14,7 +14,7 @@ import os
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, TextIO
 
 import metal_dlpack as md
@@ -32,14 +32,20 @@ Answer = tuple[str, str, str]
 class Row:
     """What one probe found."""
 
-    probe: str
-    source: str
-    target: str
-    how: str
+    probe: Probe
     verdict: str
     reason: str
-    note: str
-    is_as_expected: bool
+
+    @property
+    def is_as_expected(self) -> bool:
+        """A better verdict than the expected one counts as expected."""
+        return VERDICTS.index(self.verdict) <= VERDICTS.index(self.probe.expected)
+
+    def facts(self) -> dict[str, Any]:
+        """All of it, as plain data."""
+        of_probe = {name: getattr(self.probe, name) for name in ("source", "target", "how", "note")}
+        found = {"verdict": self.verdict, "reason": self.reason, "is_as_expected": self.is_as_expected}
+        return {"probe": self.probe.name, **of_probe, **found}
 
 
 # ---- the frameworks ----
@@ -140,26 +146,12 @@ def find_rows(probes: list[Probe], tell: Callable[[Probe], None] = lambda probe:
     by_name = {probe.name: probe for probe in probes}
     for group in group_probes(probes):
         for answer in ask_together(group, tell):
-            row = make_row(by_name[answer[0]], *answer[1:])
+            row = Row(by_name[answer[0]], *answer[1:])
             if not row.is_as_expected and len(group) > 1:
                 # Another framework in the process may be the reason.
-                alone = next(ask_together([by_name[row.probe]], tell))
-                row = make_row(by_name[row.probe], *alone[1:])
+                alone = next(ask_together([row.probe], tell))
+                row = Row(row.probe, *alone[1:])
             yield row
-
-
-def make_row(probe: Probe, verdict: str, reason: str) -> Row:
-    return Row(
-        probe=probe.name,
-        source=probe.source,
-        target=probe.target,
-        how=probe.how,
-        verdict=verdict,
-        reason=reason,
-        note=probe.note,
-        # A better verdict than the expected one counts as expected.
-        is_as_expected=VERDICTS.index(verdict) <= VERDICTS.index(probe.expected),
-    )
 
 
 def describe_device(device: md.Device) -> dict[str, Any]:
@@ -183,11 +175,8 @@ def examine() -> dict[str, Any]:
     """Everything the doctor knows, as plain data; "ok" says that all that should share does."""
     machine = describe_machine()
     probes = probes_for(machine)
-    rows = {row.probe: row for row in find_rows(probes)}
-    return machine | {
-        "pairs": [asdict(rows[probe.name]) for probe in probes],
-        "ok": all_share(machine, rows.values()),
-    }
+    rows = sorted(find_rows(probes), key=lambda row: probes.index(row.probe))
+    return machine | {"pairs": [row.facts() for row in rows], "ok": all_share(machine, rows)}
 
 
 def all_share(machine: dict[str, Any], rows: Iterable[Row]) -> bool:
@@ -237,13 +226,13 @@ class Table:
 
     def row(self, row: Row) -> str:
         tail = " ".join(row.reason.split())  # an error of a framework may be many lines long
-        if row.note:
-            if row.note not in self.notes:
-                self.notes.append(row.note)
-            tail = f"{tail} [{self.notes.index(row.note) + 1}]".strip()
+        if note := row.probe.note:
+            if note not in self.notes:
+                self.notes.append(note)
+            tail = f"{tail} [{self.notes.index(note) + 1}]".strip()
         if not row.is_as_expected:
             tail = f"UNEXPECTED {tail}"
-        return self.line((row.source, row.target, row.how, row.verdict), tail)
+        return self.line((row.probe.source, row.probe.target, row.probe.how, row.verdict), tail)
 
     def line(self, cells: tuple[str, ...], tail: str) -> str:
         text = "  ".join(cell.ljust(width) for cell, width in zip(cells, self.widths, strict=True))

@@ -69,13 +69,18 @@ def read_header(source: Source) -> tuple[dict[str, Any], int]:
     if LENGTH_BYTES + length > source.size:
         source.refuse(f"its header would have {length} bytes, but only {source.size - LENGTH_BYTES} follow.")
     text = source.read_up_to(LENGTH_BYTES, length)
+    return read_object(source, text, f"its header ({length} bytes)"), LENGTH_BYTES + length
+
+
+def read_object(source: Source, data: bytes, what: str) -> dict[str, Any]:
+    """The JSON object that `what` of the file is."""
     try:
-        header = parse_json(text.decode("utf-8"))
+        made = parse_json(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        source.refuse(f"its header ({length} bytes) is not valid JSON: {str(error)[:200]}.", cause=error)
-    if not isinstance(header, dict):
-        source.refuse(f"its header is a JSON {type(header).__name__}, not an object.")
-    return header, LENGTH_BYTES + length
+        source.refuse(f"{what} is not valid JSON: {str(error)[:200]}.", cause=error)
+    if not isinstance(made, dict):
+        source.refuse(f"{what} is a JSON {type(made).__name__}, not an object.")
+    return made
 
 
 def parse_json(text: str) -> Any:

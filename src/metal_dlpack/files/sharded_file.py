@@ -17,7 +17,7 @@ from metal_dlpack import _core
 from .array_file import ArrayFile
 from .contents import TensorInfo
 from .lookalikes import refuse_lookalike
-from .safetensors import MAX_HEADER, parse_json
+from .safetensors import MAX_HEADER, read_object
 from .single_file import SingleFile, open_single
 from .source import FileFormatError, Source, shortened
 
@@ -115,13 +115,7 @@ def read_index(source: Source) -> dict[str, Any]:
         source.refuse(f"it has {source.size} bytes, and an index of more than {MAX_HEADER} is not read.")
     text = source.read_up_to(0, source.size)
     refuse_lookalike(source, text)
-    try:
-        index = parse_json(text.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        source.refuse(f"it is not valid JSON: {str(error)[:200]}.", cause=error)
-    if not isinstance(index, dict):
-        source.refuse(f"it is a JSON {type(index).__name__}, not an object.")
-    return index
+    return read_object(source, text, "it")
 
 
 def check_shard_name(source: Source, name: str, shard_name: Any) -> None:

@@ -109,7 +109,7 @@ def _declaration(tokens: Tokens, first: int, end: int, namespaces: tuple[str, ..
     words, partner = tokens.words, tokens.partner
     at, is_template = _after_template(tokens, first)
     if words[first] == "template" and words[first + 1] != "<":
-        last = _find(words, ";", first, end)
+        last = _semicolon(tokens, first, end)
         return Declaration(INSTANTIATION, first, last, None, last, namespaces, None, False, is_member)
     made = Declaration(OTHER, first, end, None, end - 1, namespaces, None, is_template, is_member)
     is_class = False
@@ -145,13 +145,6 @@ def _declaration(tokens: Tokens, first: int, end: int, namespaces: tuple[str, ..
     return made
 
 
-def _find(words: list[str], word: str, first: int, end: int) -> int:
-    try:
-        return words.index(word, first, end)
-    except ValueError:
-        return end - 1
-
-
 def _after_template(tokens: Tokens, at: int) -> tuple[int, bool]:
     """Where the declaration itself begins, after each `template <...>`; and if it is a template: `<>` makes none."""
     words = tokens.words
@@ -178,10 +171,15 @@ def _with_value(tokens: Tokens, made: Declaration, at: int, end: int) -> Declara
     made.head_end = at
     if made.kind == FUNCTION and words[at + 1] not in {"default", "delete", "0"}:
         made.kind, made.parameters = OTHER, None
-    while at < end and words[at] != ";":
-        at = tokens.partner[at] + 1 if words[at] in {"(", "[", "{"} else at + 1
-    made.last = min(at, end - 1)
+    made.last = _semicolon(tokens, at, end)
     return made
+
+
+def _semicolon(tokens: Tokens, at: int, end: int) -> int:
+    """The `;` after words[at] that stands in no brackets, or the last word before `end`."""
+    while at < end and tokens.words[at] != ";":
+        at = tokens.partner[at] + 1 if tokens.words[at] in {"(", "[", "{"} else at + 1
+    return min(at, end - 1)
 
 
 def _after_initialisers(tokens: Tokens, at: int, end: int) -> int:
@@ -212,10 +210,7 @@ def _with_members(tokens: Tokens, made: Declaration, is_class: bool, end: int) -
             name = _name_of_class(tokens, made)
             for member in made.members:
                 member.is_constructor = member.kind == FUNCTION and member.name(tokens) == name
-    at = close + 1
-    while at < end and words[at] != ";":
-        at = tokens.partner[at] + 1 if words[at] in {"(", "[", "{"} else at + 1
-    made.last = min(at, end - 1)
+    made.last = _semicolon(tokens, close + 1, end)
     return made
 
 
