@@ -1,8 +1,10 @@
-"""dtype.c and dtype_type.c: names, sizes, and element types of other packages."""
+"""dtype.c and dtype_type.c: names, sizes, and the formats of the buffer protocol."""
 
+import contextlib
 import itertools
 import pickle
 import re
+import struct
 
 import ml_dtypes
 import numpy as np
@@ -28,22 +30,23 @@ def test_a_dtype_is_its_name():
         assert dtype.alignment == (dtype.itemsize // 2 if "complex" in dtype.name else dtype.itemsize)
 
 
-def test_lanes_follow_the_name():
-    for name, lanes in itertools.product(["int4", "float32", "float6_e2m3fn"], [2, 3, 255, 256, 65535]):
-        dtype = md.dtype(f"{name}x{lanes}")
-        assert (dtype.bits, dtype.lanes) == (getattr(md, name).bits, lanes)
-        assert dtype.itemsize == (dtype.bits * lanes + 7) // 8
-        assert pickle.loads(pickle.dumps(dtype)) == dtype
-        with pytest.raises(TypeError, match="lanes"):
-            _ = dtype.numpy
-
-
-class Sibling:
-    """Calls itself a dtype of a package, and is none."""
+def test_lanes_follow_the_name_and_items_are_packed():
+    """SPEC dlpack.h DLDataType: (count * bits * lanes + 7) / 8 bytes."""
+    for dtype, lanes in itertools.product(DTYPES, [1, 2, 3, 4, 255, 256, 65535]):
+        named = dtype if lanes == 1 else md.dtype(f"{dtype.name}x{lanes}")
+        assert (named.bits, named.lanes, named.itemsize) == (dtype.bits, lanes, (dtype.bits * lanes + 7) // 8)
+        assert pickle.loads(pickle.dumps(named)) == named
+        for count in [0, 1, 2, 3, 5, 7, 8]:
+            array = md.empty((count,), named)
+            assert (array.nbytes, array.itemsize) == ((count * dtype.bits * lanes + 7) // 8, named.itemsize)
+            assert array.dtype == named
+        if lanes > 1:
+            with pytest.raises(TypeError, match="lanes"):
+                _ = named.numpy
 
 
 def test_what_is_no_element_type_is_refused(subtests):
-    values = [None, 1, [], object(), Sibling, np.zeros(2), np.float32(1), np.random, np.generic, np.dtype("f4,f4")]
+    values = [None, 1, [], object(), dict, np.zeros(2), np.float32(1), np.random, np.generic, np.dtype("f4,f4")]
     for value in values:
         with subtests.test(value=value), pytest.raises(TypeError):
             md.dtype(value)
@@ -64,28 +67,16 @@ def test_a_tensor_is_not_asked_for_its_text(torch, monkeypatch):
 # ---- beside dlpack.h ----
 
 
-def test_every_code_of_the_header_has_a_name():
+def test_every_code_of_the_header_has_a_name_that_begins_as_there():
     assert len(CODES) >= 17
     assert {dtype.code for dtype in DTYPES} == set(CODES.values())
-
-
-def test_the_name_begins_as_the_header_s():
     for dtype in DTYPES:
         name = next(name for name, code in CODES.items() if code == dtype.code)
         assert dtype.name.lower().startswith(name.lower())
         if name in {"Int", "UInt", "Float", "Complex"}:
             assert dtype.name == f"{name.lower()}{dtype.bits}"
         if name.startswith("Float") and name[5:6].isdigit():
-            assert (dtype.name, dtype.bits) == (dtype.name, int(name[5]))
-
-
-def test_items_are_packed():
-    """SPEC dlpack.h DLDataType: (count * bits * lanes + 7) / 8 bytes."""
-    for dtype, lanes, count in itertools.product(DTYPES, [1, 2, 3, 4], [0, 1, 2, 3, 5, 7, 8, 100]):
-        named = md.dtype(dtype.name if lanes == 1 else f"{dtype.name}x{lanes}")
-        array = md.empty((count,), named)
-        assert (array.nbytes, array.dtype) == ((count * dtype.bits * lanes + 7) // 8, named)
-        assert array.itemsize == named.itemsize == (dtype.bits * lanes + 7) // 8
+            assert dtype.bits == int(name[5]), dtype
 
 
 @pytest.mark.needs_ml_dtypes
@@ -93,3 +84,49 @@ def test_a_type_that_ml_dtypes_lacks_has_no_numpy_dtype(monkeypatch):
     monkeypatch.delattr(ml_dtypes, "float6_e2m3fn")
     with pytest.raises(TypeError, match="neither NumPy nor ml_dtypes has float6_e2m3fn"):
         md.dtype("float6_e2m3fn").numpy  # noqa: B018
+
+
+# ---- formats of the buffer protocol ----
+
+#: The names of NumPy's own types, without those of ml_dtypes.
+NUMPY = {np.dtype(letter).name for letter in np.typecodes["All"]}
+KINDS = {"?": "bool"} | dict.fromkeys("bhilqn", "int") | dict.fromkeys("BHILQN", "uint") | dict.fromkeys("efd", "float")
+NO_TYPE = "asarray: .* is structured, of non-native byte order, or unknown; convert it first"
+
+
+def test_a_format_is_numpy_s_and_there_is_one_where_numpy_has_the_type():
+    for dtype in DTYPES:
+        array = md.zeros(2, dtype)
+        if dtype.name not in NUMPY:
+            with pytest.raises(BufferError, match=r"np\.asarray"):
+                memoryview(array)
+            continue
+        theirs = np.zeros(2, dtype.name)
+        assert memoryview(array).format == memoryview(theirs).format
+        assert md.asarray(memoryview(array)).dtype is dtype
+        if dtype.bits > 8:
+            with pytest.raises(ValueError, match=NO_TYPE):
+                md.asarray(memoryview(theirs.astype(theirs.dtype.newbyteorder(">"))))
+    assert md.asarray(bytearray(b"ab")).dtype is md.uint8  # without any format
+
+
+def struct_formats():
+    """Of every letter and byte order, those that there are (`<n`, for one, is none); and a record."""
+    for letter, order in itertools.product([*"?bhilqnBHILQNefdcsP", "BB"], ["", "@", "=", "<", ">", "!"]):
+        with contextlib.suppress(struct.error):
+            yield letter, order, struct.calcsize(order + letter)
+
+
+def test_each_letter_means_its_type_in_each_byte_order():
+    testbuffer = pytest.importorskip("_testbuffer")
+    for letter, order, size in struct_formats():
+        item = {"c": b"1", "s": b"1", "BB": (1, 1)}.get(letter, 1)
+        exporter = testbuffer.ndarray([item], shape=[1], format=order + letter)
+        if letter not in KINDS or (order in (">", "!") and size > 1):
+            for take in (md.asarray, md.zeros(1).copy_from):
+                with pytest.raises(ValueError, match=NO_TYPE):
+                    take(exporter)
+        else:
+            array = md.asarray(exporter)
+            name = KINDS[letter] if letter == "?" else f"{KINDS[letter]}{8 * size}"
+            assert (array.dtype.name, array.item()) == (name, 1), order + letter

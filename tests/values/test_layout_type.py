@@ -12,9 +12,37 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from layout_strategies import Layout, layouts, offsets, same_offsets
 
+import metal_dlpack as md
+
+Layout = md.StridedLayout
 MANY = hypothesis.settings(max_examples=100)
+shapes = st.lists(st.sampled_from([0, 1, 1, 2, 3, 4, 6]), max_size=5).map(tuple)
+
+
+def offsets(layout):
+    """The offset of every item, as an array of the layout's shape."""
+    result = np.full(layout.shape, layout.slice_offset, dtype=np.int64)
+    strides = layout.strides if layout.strides is not None else Layout.dense(layout.shape, 1).strides
+    for axis, (extent, stride) in enumerate(zip(layout.shape, strides, strict=True)):
+        steps = np.arange(extent, dtype=np.int64) * stride
+        result += steps.reshape([-1 if i == axis else 1 for i in range(layout.ndim)])
+    return result
+
+
+@st.composite
+def layouts(draw):
+    """Dense ones in any order, parts of them, broadcast ones, and any strides."""
+    shape = draw(shapes)
+    kind = draw(st.sampled_from(["any", "dense", "none", "part"]))
+    if kind == "none":
+        return Layout(shape, None, draw(st.sampled_from([1, 4, 16])))
+    if kind == "any":
+        return Layout(shape, tuple(draw(st.integers(-9, 9)) for _ in shape), 4)
+    layout = Layout.dense(shape, 4, draw(st.permutations(range(len(shape)))))
+    if kind == "part":
+        layout = layout[tuple(draw(st.slices(extent)) if extent else slice(None) for extent in shape)]
+    return layout
 
 
 # ---- facts ----
@@ -39,15 +67,73 @@ def test_facts_are_those_of_the_offsets(layout):
         assert layout.is_unique
         assert np.array_equal(np.sort(where.ravel()) - layout.slice_offset, count)
     assert layout.is_dense == (layout.is_contiguous_any and layout.slice_offset == 0)
-
-
-@given(layouts())
-def test_the_required_size_holds_every_item(layout):
     if layout.min_offset < 0:
         with pytest.raises(ValueError, match=rf"min_offset {layout.min_offset}\)"):
             layout.required_size_in_bytes()
     else:
         assert layout.required_size_in_bytes() == (layout.max_offset + 1) * layout.itemsize
+
+
+# ---- indices ----
+
+
+@st.composite
+def layouts_with_keys(draw):
+    layout = draw(layouts())
+    entries = []
+    for extent in layout.shape[: draw(st.integers(0, layout.ndim))]:
+        bound = st.one_of(st.none(), st.integers(-extent - 2, extent + 2), st.sampled_from([-(2**70), 2**62, 2**70]))
+        part = st.builds(slice, bound, bound, st.sampled_from([None, 1, 2, 3, -1, -2, 7, 2**62, -(2**63)]))
+        entries.append(draw(st.one_of(part, st.integers(-extent, extent - 1)) if extent else part))
+    for _ in range(draw(st.integers(0, 2))):
+        entries.insert(draw(st.integers(0, len(entries))), None)
+    if draw(st.booleans()):
+        entries.insert(draw(st.integers(0, len(entries))), Ellipsis)
+    return layout, entries[0] if len(entries) == 1 and draw(st.booleans()) else tuple(entries)
+
+
+@given(layouts_with_keys())
+@MANY
+def test_an_index_means_what_it_means_to_numpy(case):
+    layout, key = case
+    before = repr(layout)
+    try:
+        expected = offsets(layout)[key]
+    except IndexError:  # behind `...` an int may find a shorter axis
+        with pytest.raises(ValueError, match="out of range"):
+            layout[key]
+        return
+    result = layout[key]
+    assert (result.shape, result.itemsize) == (np.shape(expected), layout.itemsize)
+    assert np.array_equal(offsets(result), expected)
+    assert (layout.sliced(key), repr(layout)) == (result, before)
+
+
+def test_an_index_out_of_range_is_refused(subtests):
+    for key in [2, -3, (0, 3), (0, -4), (slice(None), 3), 2**62, (0, 0, 0), (..., 0, 0, 0), (..., ...)]:
+        with subtests.test(key=key), pytest.raises(ValueError):
+            Layout.dense((2, 3), 4)[key]
+        with subtests.test(key=key), pytest.raises(ValueError):
+            Layout.dense((2, 3), 4).sliced(key)
+        if key != (..., ...):
+            with subtests.test(key=key), pytest.raises(IndexError):
+                md.empty((2, 3))[key]
+
+
+def test_what_is_no_index_is_a_type_error(subtests):
+    for key in [1.0, "1", True, False, [0], (0, 1.0), (0, True), (0, [1]), np.True_, {}, slice("a")]:
+        with subtests.test(key=key), pytest.raises(TypeError):
+            Layout.dense((2, 3), 4)[key]
+
+
+def test_an_index_s_own_error_comes_through():
+    class Bad:
+        def __index__(self):
+            raise KeyError("mine")
+
+    for key in (Bad(), (0, Bad()), slice(Bad(), None)):
+        with pytest.raises(KeyError, match="mine"):
+            Layout.dense((2, 3), 4)[key]
 
 
 # ---- views ----
@@ -72,7 +158,7 @@ def test_a_reshaped_layout_has_the_same_offsets_in_order(layout, data):
         with pytest.raises((ValueError, AttributeError)):  # NumPy cannot do it without a copy either
             array.shape = items
         return
-    same_offsets(result, offsets(layout).reshape(items))
+    assert np.array_equal(offsets(result), offsets(layout).reshape(items))
 
 
 def bytes_of(layout):
