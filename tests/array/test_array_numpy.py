@@ -6,8 +6,6 @@ import warnings
 import numpy as np
 import pytest
 from children import run_child
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import metal_dlpack as md
 
@@ -22,27 +20,20 @@ def has_cast(source, target):
     return True
 
 
-def numbers(dtype):
-    """Numbers that the type has, some of them negative or with a fraction where it can."""
-    values = np.array([0, 1, 2, 3, 6, 1.5, -1, -2, 0.5, 100, -5, 7])
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        if dtype.name in {"bool", "uint1", "int1"}:
-            values = values > 1
-        elif dtype.name.startswith("uint"):
-            values = np.abs(values)
-        elif dtype.name == "float8_e8m0fnu":
-            values = np.exp2(np.arange(12) - 3)
-        if "complex" in dtype.name:
-            values = values + 1j * values[::-1]
-        between = values.astype("complex64" if "complex" in dtype.name else "float32")
-        return (between.astype("int8") if "int" in dtype.name else between).astype(dtype.numpy)
+def random_numbers(rng, dtype):
+    """Any bits that the type has: infinity, NaN and what is past the end of another type among them."""
+    bits = rng.integers(0, 256, 12 * dtype.itemsize).astype("uint8")
+    if dtype.bits < 8 or dtype is md.bool:
+        bits &= 1 if dtype is md.bool else (1 << dtype.bits) - 1
+    return bits.view(dtype.numpy).reshape(3, 4)
 
 
 def by_numpy(values, target):
     """The oracle: NumPy's cast, by way of float32 or complex64 where ml_dtypes has none."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
+        if values.dtype == target.numpy:
+            return values
         if not has_cast(md.dtype(values.dtype), target):
             values = values.astype("complex64" if "complex" in values.dtype.name else "float32")
         return values.astype(target.numpy)
@@ -55,17 +46,12 @@ def same_bytes(array, expected):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("part", range(3))
 def test_every_type_becomes_every_other(part):
-    for source in DTYPES[part::3]:
-        becomes_every_other(source)
-
-
-def becomes_every_other(source):
-    values = numbers(source).reshape(3, 4)
-    shared = md.asarray(values)
-    private = md.asarray(values, storage="private")
-    packed = shared.copy(padded=False)
-    for target in DTYPES:
+    rng = np.random.default_rng(part)
+    for source, target in itertools.product(DTYPES[part::3], DTYPES):
+        values = random_numbers(rng, source)
         expected = by_numpy(values, target)
+        shared = md.asarray(values)
+        private, packed = md.asarray(values, storage="private"), shared.copy(padded=False)
         for array in (shared, packed, private):
             made = array.astype(target)
             assert (made.dtype, made.shape, made.storage) == (target, (3, 4), array.storage)
@@ -73,30 +59,7 @@ def becomes_every_other(source):
             assert made.buffer is not array.buffer
         assert same_bytes(md.asarray(shared, dtype=target), expected)
         assert same_bytes(shared.T[::2].astype(target), by_numpy(values.T[::2], target))
-
-
-@given(st.data())
-@settings(max_examples=400)
-@pytest.mark.filterwarnings("ignore")
-def test_random_numbers_are_cast_as_numpy_casts_them(data):
-    source, target = data.draw(st.sampled_from(DTYPES)), data.draw(st.sampled_from(DTYPES))
-    shape = data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=3))
-    raw = data.draw(
-        st.binary(min_size=int(np.prod(shape)) * source.itemsize, max_size=int(np.prod(shape)) * source.itemsize)
-    )
-    bits = np.frombuffer(raw, "uint8").copy()
-    if source.bits < 8:
-        bits &= (1 << source.bits) - 1
-    if source.name == "bool":
-        bits &= 1
-    values = bits.view(source.numpy).reshape(shape)
-    form = data.draw(st.sampled_from(["as it is", "packed", "private"]))
-    array = md.asarray(values, copy=True)
-    array = {"as it is": array, "packed": array.copy(padded=False), "private": array.copy(storage="private")}[form]
-    expected = by_numpy(values, target)
-    if target.name == source.name:
-        expected = values
-    assert same_bytes(array.astype(target), expected)
+        assert shared[:, :0].astype(target).shape == (3, 0)
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered in cast")
