@@ -1,4 +1,4 @@
-"""Array.__array_interface__: what it says, where it is not there, and who has waited; to_numpy()."""
+"""What NumPy reads: __array_interface__, __array__ and to_numpy(); where there is none, and who has waited."""
 
 import weakref
 
@@ -74,13 +74,34 @@ def test_memory_of_others_that_is_read_only_is_found_again():
 
 def test_to_numpy_is_asarray(subtests):
     for storage in ["shared", "managed", "private"]:
-        for dtype in ["float32", "bfloat16", "int4"]:
+        for dtype in ["float32", "bfloat16", "float8_e8m0fnu", "int4"]:
             with subtests.test(storage=storage, dtype=dtype):
                 array = md.full((2, 3), 2, dtype, storage=storage)
                 found, wanted = array.to_numpy(), np.asarray(array)
                 assert found.dtype == wanted.dtype
                 assert np.array_equal(found, wanted)
                 assert np.shares_memory(found, wanted) == (storage != "private" and dtype != "int4")
+
+
+def test_private_storage_is_copied_where_that_is_allowed():
+    array = md.full(5, 3, "int16", storage="private")
+    assert np.array(array).tolist() == [3] * 5
+    assert np.asarray(array).tolist() == [3] * 5
+    for refuse in (lambda: np.asarray(array, copy=False), lambda: array.__array__(copy=False)):
+        with pytest.raises(ValueError):
+            refuse()
+    for refuse in (lambda: memoryview(array), lambda: array.host):
+        with pytest.raises(md.CopyRequiredError, match="private"):
+            refuse()
+
+
+def test_array_follows_numpys_keywords():
+    array = md.asarray([1.0, 2.0])
+    assert array.__array__("int64").tolist() == [1, 2]
+    assert array.__array__("float32").ctypes.data == array.buffer.address
+    assert array.__array__(copy=True).ctypes.data != array.buffer.address
+    with pytest.raises(md.CopyRequiredError, match="int64"):
+        array.__array__("int64", copy=False)
 
 
 def fail_and_hear(array, settings, hear=memoryview):

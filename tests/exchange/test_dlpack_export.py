@@ -143,6 +143,7 @@ def items_at(address, shape, strides):
     "export-negative",
     "export-offset-item",
     "export-private",
+    "export-dropped",
 )
 def test_every_combination_of_keywords_does_what_the_standard_says(live_buffers, subtests):
     for kind in KINDS:
@@ -182,7 +183,7 @@ def test_the_host_view_is_the_same_producer_on_the_cpu(live_buffers, subtests):
                     _ = array.host
                 continue
             host = array.host
-            assert host.__dlpack_device__() == CPU
+            assert (host.__dlpack_device__(), "host view" in repr(host)) == (CPU, True)
             for version, copy in itertools.product(VERSIONS, COPIES):
                 keywords = {n: v for n, v in (("max_version", version), ("copy", copy)) if v is not ABSENT}
                 expected = refusals(array, kind, None, version, CPU, copy)
@@ -196,12 +197,10 @@ def test_the_host_view_is_the_same_producer_on_the_cpu(live_buffers, subtests):
 @pytest.mark.rule("export-keywords")
 def test_bad_keywords_are_refused_by_name(live_buffers, subtests):
     for keywords, error in [
-        ({"stream": 1}, BufferError),
         ({"stream": 2**70}, BufferError),
         ({"stream": "0"}, TypeError),
         ({"stream": True}, TypeError),
         ({"dl_device": (2, 0)}, BufferError),
-        ({"dl_device": (8, 1)}, BufferError),
         ({"dl_device": 8}, TypeError),
         ({"dl_device": (8, 0, 0)}, ValueError),
         ({"max_version": "1"}, TypeError),
@@ -218,16 +217,6 @@ def test_bad_keywords_are_refused_by_name(live_buffers, subtests):
 
 
 # ---- capsules ----
-
-
-@pytest.mark.rule("export-dropped")
-def test_a_capsule_nobody_takes_frees_itself(live_buffers):
-    array = md.zeros(3)
-    capsules = [array.__dlpack__(), array.__dlpack__(max_version=(1, 0)), array.__dlpack__(copy=True)]
-    del array
-    assert live_buffers() == 2
-    del capsules
-    assert live_buffers() == 0
 
 
 def test_export_and_deletion_from_many_threads_at_once(live_buffers):

@@ -197,7 +197,8 @@ def test_lists_nest_as_deep_as_an_array_has_axes():
 
 def test_lists_with_arrays_in_them_are_numpys_to_read(without_numpy):
     rows = [md.asarray([1.5, 2.5]), np.array([3, 4]), [5, 6]]
-    assert md.asarray(rows).tolist() == [[1.5, 2.5], [3.0, 4.0], [5.0, 6.0]]
+    for dtype in (None, "float64"):
+        assert md.asarray(rows, dtype=dtype).tolist() == [[1.5, 2.5], [3.0, 4.0], [5.0, 6.0]]
     assert md.asarray([np.float32(1), np.float32(2)]).dtype == md.float32
     assert md.asarray([np.int8(1), np.int8(2)]).dtype == md.int8
     assert without_numpy([bytearray(2), [1, 2]])[0] == "ImportError"
