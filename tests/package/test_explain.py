@@ -7,13 +7,12 @@ import itertools
 import json
 import re
 import sys
-import warnings
 
 import numpy as np
 import pytest
 from children import output_of, run_child
 from dlpack_structs import READ_ONLY, Producer, capsule_name
-from explain_cases import ARRAYS, CASES, MEMORY, PLACE, Modern, make_case, outcome_of, readonly
+from explain_cases import ARRAYS, CASES, MEMORY, PLACE, THINGS, Modern, make_case, outcome_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from machine import has_module
@@ -438,62 +437,6 @@ def test_it_warns_where_torch_asarray_reads_bytes(subtests, torch):
 # ---- the ways out work ----
 
 
-def things():
-    """{name: make} of what people have: Arrays, and what each framework and Python make."""
-    made = dict(ARRAYS)
-    found = {name: importlib.import_module(module) for name, module in FRAMEWORKS.items() if has_module(module)}
-    for name, make in THINGS.items():
-        if (framework := found.get(name.partition(",")[0])) is not None:
-            made[name] = lambda make=make, framework=framework: make(framework)
-    return made
-
-
-def quantized(torch):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)
-
-
-def deleted(jnp):
-    array = jnp.ones(3)
-    array.delete()
-    return array
-
-
-FRAMEWORKS = {name: module for name, (module, _) in rules_module.MODULES.items()} | {"python": "builtins"}
-THINGS = {
-    "numpy, negative": lambda np: np.zeros((4, 6), "f4")[::-1],
-    "numpy, gaps": lambda np: np.zeros((4, 6), "f4")[:, 1:3],
-    "numpy, read-only": lambda np: readonly(np.zeros(4, "f4")),
-    "numpy, float64": lambda np: np.zeros(4),
-    "numpy, swapped": lambda np: np.zeros(4, ">f4"),
-    "numpy, dates": lambda np: np.zeros(4, "M8[s]"),
-    "numpy, long double": lambda np: np.ones(3, "g"),
-    "numpy, texts": lambda np: np.ones(3, "S2"),
-    "numpy, bfloat16": lambda np: np.ones(3, md.bfloat16),
-    "numpy, a field": lambda np: np.ones(3, [("a", "f4"), ("b", "i1")])["a"],
-    "torch, on the CPU": lambda torch: torch.zeros(4, 6),
-    "torch, on Metal": lambda torch: torch.from_dlpack(md.ones(3)),
-    "torch, gaps": lambda torch: torch.zeros(4, 6)[:, 1:3],
-    "torch, gaps on Metal": lambda torch: torch.from_dlpack(md.zeros((4, 6))[:, 1:3]),
-    "torch, bfloat16": lambda torch: torch.zeros(4, dtype=torch.bfloat16),
-    "torch, grad": lambda torch: torch.zeros(4, requires_grad=True),
-    "torch, conj": lambda torch: torch.ones(3, dtype=torch.complex64).conj(),
-    "torch, negated": lambda torch: torch.ones(3, dtype=torch.complex64).conj().imag,
-    "torch, sparse": lambda torch: torch.ones(3).to_sparse(),
-    "torch, quantized": quantized,
-    "torch, meta": lambda torch: torch.ones(3, device="meta"),
-    "mlx": lambda mx: mx.zeros((4, 6)),
-    "mlx, negative": lambda mx: mx.zeros((4, 6))[::-1],
-    "mlx, bfloat16": lambda mx: mx.zeros(4, mx.bfloat16),
-    "tvm": lambda tvm: tvm.from_dlpack(np.zeros((4, 6), "f4")),
-    "tvm, on Metal": lambda tvm: tvm.from_dlpack(md.zeros((4, 6))),
-    "jax": lambda jax: jax.zeros((4, 6)),
-    "jax, deleted": deleted,
-    "python, bytes": lambda _: b"abcd",
-}
-
-
 def expression_of(fix):
     """The code in "Pass CODE, or ...", "Call CODE to ..."; None: words alone."""
     verb, _, rest = fix.partition(" ")
@@ -515,8 +458,8 @@ def test_every_way_out_can_be_gone_by_what_it_is_written_for(consumer):
     take = (
         md.from_dlpack if consumer is None else importlib.import_module(rules_module.MODULES[consumer][0]).from_dlpack
     )
-    for name, make in things().items():
-        x = make()
+    for name in [*ARRAYS, *THINGS]:
+        x = make_case(name)
         said = md.explain(x, consumer=consumer)
         names = {"x": x, "md": md, "np": np}
         names |= {

@@ -5,12 +5,14 @@ lines of JSON: [consumer, case, outcome, text].
 """
 
 import importlib
-import importlib.util
 import json
 import os
+import re
 import sys
+import warnings
 
 from dlpack_structs import IS_COPIED, READ_ONLY, Producer, open_capsule
+from machine import has_module
 
 import metal_dlpack as md
 from metal_dlpack.asking.explain_rules import MODULES
@@ -91,15 +93,6 @@ for _name in list(ARRAYS):
         ARRAYS[_name + ", host"] = lambda make=ARRAYS[_name]: make().host
 
 
-def numpy_case(make):
-    def made():
-        import numpy as np
-
-        return make(np)
-
-    return made
-
-
 def aligned(np):
     """A (4, 6) array on a multiple of 64 bytes: NumPy's own lie on 16."""
     memory = np.zeros(4 * 6 * 4 + 64, np.uint8)
@@ -112,28 +105,68 @@ def readonly(array):
     return array
 
 
-#: What other frameworks make; they are asked the way the consumer asks.
-FOREIGN = {
-    "NumPy": numpy_case(aligned),
-    "NumPy, negative": numpy_case(lambda np: np.zeros((4, 6), np.float32)[::-1]),
-    "NumPy, columns": numpy_case(lambda np: np.zeros((4, 6), np.float32)[:, 1:3]),
-    "NumPy, read-only": numpy_case(lambda np: readonly(aligned(np))),
-    "NumPy, dates": numpy_case(lambda np: np.zeros(4, "M8[s]")),
-    "NumPy, swapped": numpy_case(lambda np: np.zeros(4, ">f4")),
-    "no producer": lambda: [1.0],
-}
-if importlib.util.find_spec("mlx"):
-    FOREIGN["MLX, negative"] = lambda: __import__("mlx.core").core.zeros((4, 6))[::-1]
-if importlib.util.find_spec("torch"):
-    FOREIGN["torch"] = lambda: __import__("torch").zeros(4, 6)
-    FOREIGN["torch, grad"] = lambda: __import__("torch").zeros(4, 6, requires_grad=True)
+def quantized(torch):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)
 
-CASES = [f"{name}{flavour}" for name in TENSORS for flavour in ("", ", legacy")] + list(FOREIGN) + list(ARRAYS)
+
+def deleted(jnp):
+    array = jnp.ones(3)
+    array.delete()
+    return array
+
+
+#: What other frameworks and Python make: "framework, what it is of".
+FRAMEWORKS = {name: module for name, (module, _) in MODULES.items()} | {"python": "builtins"}
+THINGS = {
+    "numpy": aligned,
+    "numpy, negative": lambda np: np.zeros((4, 6), "f4")[::-1],
+    "numpy, gaps": lambda np: np.zeros((4, 6), "f4")[:, 1:3],
+    "numpy, read-only": lambda np: readonly(aligned(np)),
+    "numpy, float64": lambda np: aligned(np).view("f8"),
+    "numpy, swapped": lambda np: np.zeros(4, ">f4"),
+    "numpy, dates": lambda np: np.zeros(4, "M8[s]"),
+    "numpy, long double": lambda np: np.ones(3, "g"),
+    "numpy, texts": lambda np: np.ones(3, "S2"),
+    "numpy, bfloat16": lambda np: aligned(np).view(md.bfloat16),
+    "numpy, a field": lambda np: np.ones(3, [("a", "f4"), ("b", "i1")])["a"],
+    "torch, on the CPU": lambda torch: torch.zeros(4, 6),
+    "torch, on Metal": lambda torch: torch.from_dlpack(md.ones(3)),
+    "torch, gaps": lambda torch: torch.zeros(4, 6)[:, 1:3],
+    "torch, gaps on Metal": lambda torch: torch.from_dlpack(md.zeros((4, 6))[:, 1:3]),
+    "torch, bfloat16": lambda torch: torch.zeros(4, dtype=torch.bfloat16),
+    "torch, grad": lambda torch: torch.zeros(4, requires_grad=True),
+    "torch, conj": lambda torch: torch.ones(3, dtype=torch.complex64).conj(),
+    "torch, negated": lambda torch: torch.ones(3, dtype=torch.complex64).conj().imag,
+    "torch, sparse": lambda torch: torch.ones(3).to_sparse(),
+    "torch, quantized": quantized,
+    "torch, meta": lambda torch: torch.ones(3, device="meta"),
+    "mlx": lambda mx: mx.zeros((4, 6)),
+    "mlx, negative": lambda mx: mx.zeros((4, 6))[::-1],
+    "mlx, bfloat16": lambda mx: mx.zeros(4, mx.bfloat16),
+    "tvm": lambda tvm: tvm.from_dlpack(md.zeros((4, 6)).host),
+    "tvm, on Metal": lambda tvm: tvm.from_dlpack(md.zeros((4, 6))),
+    "jax": lambda jax: jax.zeros((4, 6)),
+    "jax, deleted": deleted,
+    "python, bytes": lambda _: b"abcd",
+    "python, a list": lambda _: [1.0],
+}
+THINGS = {
+    name: make for name, make in THINGS.items() if has_module(FRAMEWORKS[name.partition(",")[0]].partition(".")[0])
+}
+#: Not what a fork cannot use: Metal, and frameworks with threads; nor what shares_memory refuses, and MLX's own words.
+ASIDE = re.compile("Metal|jax|tvm|torch, negated|python, bytes")
+FOREIGN = [name for name in THINGS if not ASIDE.search(name)]
+
+CASES = [f"{name}{flavour}" for name in TENSORS for flavour in ("", ", legacy")] + FOREIGN + list(ARRAYS)
 
 
 def make_case(case):
-    if case in ARRAYS or case in FOREIGN:
-        return {**ARRAYS, **FOREIGN}[case]()
+    if case in ARRAYS:
+        return ARRAYS[case]()
+    if case in THINGS:
+        return THINGS[case](importlib.import_module(FRAMEWORKS[case.partition(",")[0]]))
     name = case.removesuffix(", legacy")
     return Modern(versioned=name == case, **{"data": PLACE, **TENSORS[name]})
 
