@@ -16,12 +16,6 @@ typedef struct {
     copy_axis axes[LAYOUT_MAX_NDIM]; /* outside the block, outermost first */
 } nest;
 
-static int64_t
-magnitude(int64_t step)
-{
-    return step < 0 ? -step : step;
-}
-
 /* The axis that goes in beside the last one: where the source is densest, if that is not the
  * last itself; else the next in destination order. */
 static int
@@ -29,8 +23,8 @@ choose_outer(const copy_plan *plan)
 {
     int last = plan->naxes - 1, chosen = last;
     for (int i = last - 1; i >= 0; i--) {
-        int64_t step = magnitude(plan->axes[i].src_step);
-        if (step != 0 && step < magnitude(plan->axes[chosen].src_step)) {
+        uint64_t step = layout_absolute(plan->axes[i].src_step);
+        if (step != 0 && step < layout_absolute(plan->axes[chosen].src_step)) {
             chosen = i;
         }
     }

@@ -125,27 +125,17 @@ copy_plan_pack(const copy_plan *plan, char *buffer, copy_plan *pack, copy_plan *
     }
 }
 
-static int64_t
-greatest_common_divisor(int64_t a, int64_t b)
-{
-    while (b != 0) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a < 0 ? -a : a;
-}
-
 /* All runs of both sides start at their first one plus a multiple of the steps' common divisor
  * g: seen modulo g they are two intervals, and where those are apart no byte is shared. */
 static bool
 interleaves(const copy_plan *plan)
 {
-    int64_t divisor = 0;
+    uint64_t common = 0;
     for (int i = 0; i < plan->naxes; i++) {
-        divisor = greatest_common_divisor(divisor, plan->axes[i].dst_step);
-        divisor = greatest_common_divisor(divisor, plan->axes[i].src_step);
+        common = layout_common_divisor(common, layout_absolute(plan->axes[i].dst_step));
+        common = layout_common_divisor(common, layout_absolute(plan->axes[i].src_step));
     }
+    int64_t divisor = (int64_t)common;
     if (divisor < 2 * plan->run) {
         return false;
     }

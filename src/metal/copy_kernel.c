@@ -5,7 +5,8 @@
 /* ---- for the compiler of Metal's language ---- */
 
 #undef COPY_KERNEL_TEXT
-#define COPY_KERNEL_TEXT(...) #__VA_ARGS__
+#define COPY_KERNEL_STRING(...) #__VA_ARGS__
+#define COPY_KERNEL_TEXT(...) COPY_KERNEL_STRING(__VA_ARGS__)
 static const char source[] = "#include <metal_stdlib>\n"
                              "using namespace metal;\n"
                              "#define BUFFER(index) [[buffer(index)]]\n"

@@ -1,15 +1,26 @@
 /* copy_kernel.h: strided copies as compute kernels, in Metal Shading Language that is C too.
  *
  * Owns:    nothing.
- * Rule:    whoever includes it defines COPY_KERNEL_TEXT(...): to make a
- *          string of the text, or to compile it as C, as copy_kernel.c does both.  So there is no include guard and no line of the preprocessor inside, and what the two languages
- *          spell differently has a name in capitals or is a macro of who includes it.
+ * Rule:    whoever includes it defines COPY_KERNEL_TEXT(...): to make a string of the text, or to
+ *          compile it as C, as copy_kernel.c does both.  So there is no include guard, inside of
+ *          the text stands no line of the preprocessor, and what the two languages spell
+ *          differently has a name in capitals or is a macro of who includes it.
  * Threads: one call of a kernel moves one unit; units do not depend on each other.
  * Units:   offsets and steps count units of the kernel's size, 1 to 16 bytes.
  * Source:  Metal Shading Language Specification, 2.1 (scalar types), 4 (address spaces), 5.2
  *          (attributes).
  */
 /* clang-format off */
+/* The same for each size of a unit: expanded before a string is made of it. */
+#define COPY_KERNEL(size, type) \
+kernel void \
+metal_dlpack_copy_##size(device type *dst BUFFER(0), device const type *src BUFFER(1), \
+                  constant copy_kernel_shape *shape BUFFER(2), uint3 position POSITION_IN_GRID) \
+{ \
+    copy_kernel_places at = copy_kernel_find(shape, position); \
+    dst[at.dst] = src[at.src]; \
+}
+
 COPY_KERNEL_TEXT(
 
 typedef struct copy_kernel_shape {
@@ -45,45 +56,11 @@ copy_kernel_find(constant copy_kernel_shape *shape, uint3 position)
     return at;
 }
 
-kernel void
-metal_dlpack_copy_1(device uint8_t *dst BUFFER(0), device const uint8_t *src BUFFER(1),
-             constant copy_kernel_shape *shape BUFFER(2), uint3 position POSITION_IN_GRID)
-{
-    copy_kernel_places at = copy_kernel_find(shape, position);
-    dst[at.dst] = src[at.src];
-}
-
-kernel void
-metal_dlpack_copy_2(device uint16_t *dst BUFFER(0), device const uint16_t *src BUFFER(1),
-             constant copy_kernel_shape *shape BUFFER(2), uint3 position POSITION_IN_GRID)
-{
-    copy_kernel_places at = copy_kernel_find(shape, position);
-    dst[at.dst] = src[at.src];
-}
-
-kernel void
-metal_dlpack_copy_4(device uint32_t *dst BUFFER(0), device const uint32_t *src BUFFER(1),
-             constant copy_kernel_shape *shape BUFFER(2), uint3 position POSITION_IN_GRID)
-{
-    copy_kernel_places at = copy_kernel_find(shape, position);
-    dst[at.dst] = src[at.src];
-}
-
-kernel void
-metal_dlpack_copy_8(device uint64_t *dst BUFFER(0), device const uint64_t *src BUFFER(1),
-             constant copy_kernel_shape *shape BUFFER(2), uint3 position POSITION_IN_GRID)
-{
-    copy_kernel_places at = copy_kernel_find(shape, position);
-    dst[at.dst] = src[at.src];
-}
-
-kernel void
-metal_dlpack_copy_16(device uint4 *dst BUFFER(0), device const uint4 *src BUFFER(1),
-              constant copy_kernel_shape *shape BUFFER(2), uint3 position POSITION_IN_GRID)
-{
-    copy_kernel_places at = copy_kernel_find(shape, position);
-    dst[at.dst] = src[at.src];
-}
+COPY_KERNEL(1, uint8_t)
+COPY_KERNEL(2, uint16_t)
+COPY_KERNEL(4, uint32_t)
+COPY_KERNEL(8, uint64_t)
+COPY_KERNEL(16, uint4)
 
 )
 /* clang-format on */
