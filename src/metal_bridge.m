@@ -456,16 +456,23 @@ class_conforms(Class found, Protocol *protocol)
     return false;
 }
 
+/* What would be the class, were there an object; Nil: there is none. */
+static Class
+class_at(const void *handle)
+{
+    if (handle == NULL || (uintptr_t)handle % sizeof(void *) != 0 || !is_readable(handle)) {
+        return Nil;
+    }
+    /* Reads one word, and on Apple's runtimes masks out what else is in it. */
+    return object_getClass((id)handle);
+}
+
 /* `last` is the class found good last: it stays good, since no class can be unloaded here.  A
  * plain C pointer, because clang has no atomics for Objective-C's. */
 static bool
 is_object_of(const void *handle, Protocol *protocol, const void **last)
 {
-    if (handle == NULL || (uintptr_t)handle % sizeof(void *) != 0 || !is_readable(handle)) {
-        return false;
-    }
-    /* Reads one word, and on Apple's runtimes masks out what else is in it. */
-    Class found = object_getClass((id)handle);
+    Class found = class_at(handle);
     if (found == Nil || (const void *)found == __atomic_load_n(last, __ATOMIC_RELAXED)) {
         return found != Nil;
     }
@@ -475,17 +482,6 @@ is_object_of(const void *handle, Protocol *protocol, const void **last)
     __atomic_store_n(last, (const void *)found, __ATOMIC_RELAXED);
     return true;
 }
-
-#ifdef __APPLE__
-static bool
-is_object(const void *handle)
-{
-    if (handle == NULL || (uintptr_t)handle % sizeof(void *) != 0 || !is_readable(handle)) {
-        return false;
-    }
-    return is_class(object_getClass((id)handle));
-}
-#endif
 
 bool
 bridge_handle_is_buffer(const void *handle)
@@ -564,7 +560,7 @@ bridge_buffer_set_label(bridge_buffer *buffer, const char *label)
 static IOSurfaceRef
 surface_of(const void *handle)
 {
-    if (!is_object(handle)) {
+    if (!is_class(class_at(handle))) {
         return NULL;
     }
     CFTypeID kind = CFGetTypeID(handle);
