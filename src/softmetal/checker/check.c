@@ -64,25 +64,21 @@ leave_kernel(void)
 {
     soft_check *check = current;
     const soft_guard *guard = &check->guard;
-    char text[200];
-    uintptr_t into_stack = guard->address - check->stack_low;
+    const void *site = (const void *)guard->instruction;
     switch (guard->signal) {
-    case SIGURG: stop_overdue(check, (const void *)guard->instruction);
-    case SIGFPE: snprintf(text, sizeof text, "a thread divides an integer by zero"); break;
+    case SIGURG: stop_overdue(check, site);
+    case SIGFPE: soft_check_divided_by_zero(site);
     case SIGILL:
-    case SIGTRAP:
-        snprintf(text, sizeof text, "a thread passes the end of an array of its own");
-        break;
-    default:
-        if (into_stack + 65536 < 131072) {
-            snprintf(text, sizeof text, "a thread has no stack left for its variables");
-        }
-        else {
-            snprintf(text, sizeof text, "a thread touches address 0x%zx, which is no memory",
-                     (size_t)guard->address);
-        }
+    case SIGTRAP: soft_check_out_of_bounds(site);
+    default: break;
     }
-    stop_with(check, text, (const void *)guard->instruction);
+    if (guard->address - check->stack_low + 65536 < 131072) {
+        stop_with(check, "a thread has no stack left for its variables", site);
+    }
+    char text[200];
+    snprintf(text, sizeof text, "a thread touches address 0x%zx, which is no memory",
+             (size_t)guard->address);
+    stop_with(check, text, site);
 }
 
 /* ---- the launch ---- */
@@ -156,6 +152,20 @@ soft_check_end(char *error, size_t nbytes)
 
 /* ---- the threadgroup ---- */
 
+static void
+begin_threads(soft_check *check, const soft_u32 position[3])
+{
+    const soft_launch *launch = check->launch.launch;
+    check->thread_count = 1;
+    for (int axis = 0; axis < 3; axis++) {
+        soft_u32 rest = launch->grid[axis] - position[axis] * launch->group[axis];
+        check->thread_count *= rest < launch->group[axis] ? rest : launch->group[axis];
+    }
+    check->wait_flags = ~0u;
+    memset(check->sites, 0, check->thread_count * sizeof check->sites[0]);
+    memset(check->has_returned, 0, check->thread_count);
+}
+
 SOFT_ON_FIBER void
 soft_check_group(const soft_u32 position[3], const void *memory, size_t memory_nbytes,
                  const void *state, size_t state_nbytes)
@@ -168,7 +178,7 @@ soft_check_group(const soft_u32 position[3], const void *memory, size_t memory_n
     check->state_nbytes = state_nbytes;
     check->range_count = check->view_count;
     check->era += 1;
-    soft_barriers_group(check, position);
+    begin_threads(check, position);
     if (!soft_order_group(&check->order, position)) {
         soft_finding *finding = soft_findings_add(&check->findings);
         if (finding != NULL) {
@@ -214,19 +224,63 @@ soft_check_wait(soft_u32 mem_flags, const void *site)
         stop_overdue(current, site);
     }
     soft_race_settle(current);
-    soft_barriers_wait(current, mem_flags, site);
+    current->sites[current->watch->thread] = site;
+    current->wait_flags &= mem_flags;
+}
+
+SOFT_ON_FIBER static _Noreturn void
+stop_at_barriers(soft_check *check, const char *text, soft_u32 waits, soft_u32 other, int count)
+{
+    soft_finding *finding = soft_findings_add(&check->findings);
+    if (finding != NULL) {
+        snprintf(finding->text, sizeof finding->text, "%s", text);
+        finding->at[0] = soft_at_thread(check, waits, check->sites[waits]);
+        finding->at[1] = soft_at_thread(check, other, check->sites[other]);
+        finding->count = count;
+    }
+    soft_check_stop(check);
+}
+
+/* Two threads that do not wait at the same place; the text names the returned one itself. */
+SOFT_ON_FIBER static _Noreturn void
+stop_for_returned(soft_check *check, soft_u32 waits, soft_u32 returned)
+{
+    soft_at at = soft_at_thread(check, returned, NULL);
+    char text[200];
+    snprintf(text, sizeof text,
+             "a thread waits at a threadgroup_barrier that thread (%u,%u,%u) never reaches: it "
+             "has returned",
+             at.thread[0], at.thread[1], at.thread[2]);
+    stop_at_barriers(check, text, waits, returned, 1);
 }
 
 SOFT_ON_FIBER void
 soft_check_open(void)
 {
-    soft_barriers_open(current);
+    soft_check *check = current;
+    soft_u32 first = 0;
+    while (check->has_returned[first]) {
+        first += 1;
+    }
+    for (soft_u32 i = 0; i < check->thread_count; i++) {
+        if (check->has_returned[i]) {
+            stop_for_returned(check, first, i);
+        }
+        if (check->sites[i] != check->sites[first]) {
+            stop_at_barriers(check, "two threads of a threadgroup wait at different barriers",
+                             first, i, 2);
+        }
+    }
+    soft_order_barrier(&check->order, check->wait_flags);
+    check->wait_flags = ~0u;
 }
 
 void
 soft_check_exchange(soft_u32 simdgroup, soft_u32 lanes)
 {
-    soft_barriers_meet(current, simdgroup, lanes);
+    soft_u32 count = current->thread_count - simdgroup * SOFT_SIMD_WIDTH;
+    soft_u32 all = count >= SOFT_SIMD_WIDTH ? ~0u : (1u << count) - 1;
+    soft_order_meet(&current->order, simdgroup, lanes, all);
 }
 
 void
@@ -234,7 +288,7 @@ soft_check_return(void)
 {
     soft_race_settle(current);
     soft_series_end(current);
-    soft_barriers_return(current);
+    current->has_returned[current->thread->index] = true;
 }
 
 /* ---- what the image calls ---- */
@@ -244,6 +298,14 @@ static inline bool
 is_part(uintptr_t into, size_t nbytes, size_t size)
 {
     return into < size && nbytes - 1 < size - into;
+}
+
+SOFT_ON_FIBER static _Noreturn void
+stop_outside(soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how, const void *site)
+{
+    char text[SOFT_TEXT_NBYTES];
+    soft_memory_describe(check, at, nbytes, how, text);
+    stop_with(check, text, site);
 }
 
 /* Of memory that this instruction did not touch last. */
@@ -267,8 +329,7 @@ access_elsewhere(soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how, s
     }
     const soft_range *range;
     if (!soft_memory_find(check, at, nbytes, how, &range)) {
-        soft_series_end(check); /* what came before is said before */
-        soft_memory_stop(check, at, nbytes, how, site->code);
+        stop_outside(check, at, nbytes, how, site->code);
     }
     if (range == NULL) {
         return;
@@ -300,13 +361,13 @@ soft_check_access(const void *address, soft_u64 nbytes, soft_u32 how, soft_site 
     }
 }
 
-SOFT_ON_FIBER void
+SOFT_ON_FIBER _Noreturn void
 soft_check_out_of_bounds(const void *site)
 {
     stop_with(current, "a thread passes the end of an array of its own", site);
 }
 
-SOFT_ON_FIBER void
+SOFT_ON_FIBER _Noreturn void
 soft_check_divided_by_zero(const void *site)
 {
     stop_with(current, "a thread divides an integer by zero", site);

@@ -55,8 +55,8 @@ void soft_check_return(void);
 
 /* What soft_runtime has for checked images. */
 void soft_check_access(const void *address, soft_u64 nbytes, soft_u32 how, soft_site *site);
-void soft_check_out_of_bounds(const void *site);
-void soft_check_divided_by_zero(const void *site);
+_Noreturn void soft_check_out_of_bounds(const void *site);
+_Noreturn void soft_check_divided_by_zero(const void *site);
 
 /* The end, after the last threadgroup or after abandon.  False: the launch was stopped, or a race
  * was found; `error` has the first report. */

@@ -188,34 +188,6 @@ missing_argument(const soft_check *check)
     return missing;
 }
 
-static void
-describe_outside(const soft_check *check, uintptr_t at, size_t nbytes, const char *does,
-                 char *text, size_t size)
-{
-    /* In an emulator, buffers can lie a few megabytes above a null pointer. */
-    const soft_range *range = at < NULL_PAGE ? NULL : nearest(check, at, nbytes);
-    const soft_argument_facts *missing = missing_argument(check);
-    if (range != NULL) {
-        char name[SOFT_NAME_NBYTES], bytes[64];
-        soft_memory_name(check, range, name);
-        name_bytes((intptr_t)(at - range->base), nbytes, bytes, sizeof bytes);
-        snprintf(text, size, "%s outside its memory: %s of %s, which has %zu bytes", does,
-                 bytes, name, range->nbytes);
-    }
-    else if (at < NULL_END && missing != NULL) {
-        snprintf(text, size, "%s through buffer %u (%s), to which nothing is bound", does,
-                 missing->index, missing->name);
-    }
-    else if (at < NULL_PAGE) {
-        snprintf(text, size, "%s through a null pointer", does);
-    }
-    else {
-        snprintf(text, size,
-                 "%s outside its memory: %zu bytes at 0x%zx are none of its buffers'", does,
-                 nbytes, (size_t)at);
-    }
-}
-
 static bool
 is_within(uintptr_t at, size_t nbytes, uintptr_t low, size_t size)
 {
@@ -259,25 +231,37 @@ soft_memory_find(const soft_check *check, uintptr_t at, size_t nbytes, soft_u32 
                           : !is_write || (*found)->is_writable;
 }
 
-SOFT_ON_FIBER _Noreturn void
-soft_memory_stop(soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how, const void *site)
+SOFT_ON_FIBER void
+soft_memory_describe(const soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how,
+                     char text[SOFT_TEXT_NBYTES])
 {
     bool is_write = (how & SOFT_ACCESS_WRITE) != 0;
+    const char *does = is_write ? "a thread writes" : "a thread reads";
     const soft_range *constant = range_of(check, at, nbytes, is_write);
-    soft_finding *finding = soft_findings_add(&check->findings);
-    if (finding != NULL) {
-        const char *does = is_write ? "a thread writes" : "a thread reads";
-        finding->at[0] = soft_at_running(check, site);
-        finding->count = 1;
-        if (constant != NULL) {
-            char name[SOFT_NAME_NBYTES];
-            soft_memory_name(check, constant, name);
-            snprintf(finding->text, sizeof finding->text, "%s %s, which it declares const",
-                     does, name);
-        }
-        else {
-            describe_outside(check, at, nbytes, does, finding->text, sizeof finding->text);
-        }
+    /* In an emulator, buffers can lie a few megabytes above a null pointer. */
+    const soft_range *range = at < NULL_PAGE ? NULL : nearest(check, at, nbytes);
+    const soft_argument_facts *missing = missing_argument(check);
+    char name[SOFT_NAME_NBYTES], bytes[64];
+    if (constant != NULL) {
+        soft_memory_name(check, constant, name);
+        snprintf(text, SOFT_TEXT_NBYTES, "%s %s, which it declares const", does, name);
     }
-    soft_check_stop(check);
+    else if (range != NULL) {
+        soft_memory_name(check, range, name);
+        name_bytes((intptr_t)(at - range->base), nbytes, bytes, sizeof bytes);
+        snprintf(text, SOFT_TEXT_NBYTES, "%s outside its memory: %s of %s, which has %zu bytes",
+                 does, bytes, name, range->nbytes);
+    }
+    else if (at < NULL_END && missing != NULL) {
+        snprintf(text, SOFT_TEXT_NBYTES, "%s through buffer %u (%s), to which nothing is bound",
+                 does, missing->index, missing->name);
+    }
+    else if (at < NULL_PAGE) {
+        snprintf(text, SOFT_TEXT_NBYTES, "%s through a null pointer", does);
+    }
+    else {
+        snprintf(text, SOFT_TEXT_NBYTES,
+                 "%s outside its memory: %zu bytes at 0x%zx are none of its buffers'", does,
+                 nbytes, (size_t)at);
+    }
 }

@@ -5,7 +5,7 @@
  *       │  check_memory.c    which memory is the kernel's: views, threadgroup memory
  *       │  check_races.c     an access against what the shadow remembers
  *       ▼
- *     check_state.h      the launch; who is, who waits where; what was found; the end
+ *     check_state.h      the launch; who is where; what was found; the end
  *       │  check_order.h     was that before this?
  *       │  check_shadow.h    who wrote, who read
  *       ▼  check_guard.h     faults of the processor, time that runs out
@@ -32,8 +32,10 @@ typedef struct soft_at {
     uint32_t group[3];
 } soft_at;
 
+#define SOFT_TEXT_NBYTES 320
+
 typedef struct soft_finding {
-    char text[320]; /* what is wrong; no line, no thread */
+    char text[SOFT_TEXT_NBYTES]; /* what is wrong; no line, no thread */
     soft_at at[2];
     int count; /* of `at` */
     bool is_unwritten;
@@ -134,9 +136,9 @@ void soft_memory_close(soft_check *check);
 /* What an access is part of; NULL: of memory that all may read.  False: it may not be made. */
 bool soft_memory_find(const soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how,
                       const soft_range **found);
-/* Say of such an access why, and leave the kernel. */
-_Noreturn void soft_memory_stop(soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how,
-                                const void *site);
+/* Of such an access: why. */
+void soft_memory_describe(const soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how,
+                          char text[SOFT_TEXT_NBYTES]);
 #define SOFT_NAME_NBYTES 160
 /* "buffer 1 (y)" */
 void soft_memory_name(const soft_check *check, const soft_range *range,
@@ -184,20 +186,5 @@ soft_finding *soft_findings_add(soft_findings *findings);
 /* Say all of them; the first one's text goes to `error`.  No lock is held: Python is asked. */
 void soft_findings_say(const soft_findings *findings, const char *kernel,
                        const char *image_path, char *error, size_t nbytes);
-
-/* ---- who of a threadgroup waits where ---- */
-
-void soft_barriers_group(soft_check *check, const soft_u32 position[3]);
-/* The running thread comes to a barrier. */
-void soft_barriers_wait(soft_check *check, soft_u32 mem_flags, const void *site);
-/* All that have not returned wait.  Does not return if they wait at several places. */
-void soft_barriers_open(soft_check *check);
-void soft_barriers_meet(soft_check *check, soft_u32 simdgroup, soft_u32 lanes);
-
-static inline void
-soft_barriers_return(soft_check *check)
-{
-    check->has_returned[check->thread->index] = true;
-}
 
 #endif /* SOFT_CHECK_STATE_H */

@@ -57,9 +57,7 @@ soft_image_open(const char *path, const char *name, char *error, size_t error_nb
         soft_image_release(loaded);
         return NULL;
     }
-    const soft_runtime *runtime = loaded->image->is_checked ? &soft_threadgroup_checked_runtime
-                                                            : &soft_threadgroup_runtime;
-    __atomic_store_n(&loaded->image->runtime, runtime, __ATOMIC_RELEASE);
+    __atomic_store_n(&loaded->image->runtime, &soft_threadgroup_runtime, __ATOMIC_RELEASE);
     return loaded;
 }
 

@@ -212,12 +212,14 @@ take_fiber(soft_threadgroup *group)
     return fiber;
 }
 
-SOFT_ON_FIBER static void
+SOFT_ON_FIBER static inline void
 tell_checker(const soft_threadgroup *group, soft_u32 count)
 {
-    const soft_fiber *fiber = group->current;
-    soft_check_switch(&fiber->thread, count, fiber->stack,
-                      fiber->stack + SOFT_FIBER_STACK_NBYTES);
+    if (group->run->is_checked) {
+        const soft_fiber *fiber = group->current;
+        soft_check_switch(&fiber->thread, count, fiber->stack,
+                          fiber->stack + SOFT_FIBER_STACK_NBYTES);
+    }
 }
 
 SOFT_ON_FIBER static bool
@@ -258,9 +260,7 @@ let_others_run(soft_threadgroup *group)
         group->current = fresh;
         to = fresh->stack_pointer;
     }
-    if (group->run->is_checked) {
-        tell_checker(group, 1);
-    }
+    tell_checker(group, 1);
     if (group->lane != lane || group->simdgroup != simdgroup) {
         soft_fiber_switch(&group->stack_of[simdgroup][lane], to);
     }
@@ -275,9 +275,7 @@ run_group(soft_threadgroup *group, soft_thread *thread)
     const soft_u32 *size = group->placement.size;
     for (soft_u32 row = 0; row < size[1] * size[2]; row++) {
         soft_placement_of(&group->placement, row * size[0], thread);
-        if (group->run->is_checked) {
-            tell_checker(group, size[0]);
-        }
+        tell_checker(group, size[0]);
         group->run->image->run_row(thread, size[0]);
         if (group->run->is_checked) {
             soft_check_return();
@@ -318,9 +316,7 @@ go_on(soft_threadgroup *group, soft_fiber *fiber)
     else {
         begin_thread(group, fiber);
     }
-    if (group->run->is_checked) {
-        tell_checker(group, 1);
-    }
+    tell_checker(group, 1);
     if (to != NULL) {
         leave_fiber(group, fiber, to);
     }
@@ -410,14 +406,6 @@ const soft_runtime soft_threadgroup_runtime = {
     .simd_exchange = simd_exchange,
     .threadgroup_variable = threadgroup_variable,
     .threadgroup_argument = threadgroup_argument,
-};
-
-const soft_runtime soft_threadgroup_checked_runtime = {
-    .self = self,
-    .threadgroup_barrier = threadgroup_barrier,
-    .simd_exchange = simd_exchange,
-    .threadgroup_variable = threadgroup_variable,
-    .threadgroup_argument = threadgroup_argument,
     .access = soft_check_access,
     .out_of_bounds = soft_check_out_of_bounds,
     .divided_by_zero = soft_check_divided_by_zero,
@@ -457,9 +445,7 @@ soft_threadgroup_run(soft_threadgroup *group, soft_run *run, uint64_t first, uin
     group->current = fiber;
     if (!run->is_straight) {
         begin_thread(group, fiber);
-        if (run->is_checked) {
-            tell_checker(group, 1);
-        }
+        tell_checker(group, 1);
     }
     soft_fiber_switch(&group->host, fiber->stack_pointer);
     running = NULL;

@@ -73,6 +73,6 @@ bool soft_threadgroup_run(soft_threadgroup *group, soft_run *run, uint64_t first
 void soft_threadgroup_stop(const char *text) __attribute__((noreturn));
 void soft_threadgroup_abandon(void); /* the same, without a text: the checker has its own */
 
-extern const soft_runtime soft_threadgroup_runtime, soft_threadgroup_checked_runtime;
+extern const soft_runtime soft_threadgroup_runtime;
 
 #endif /* SOFT_THREADGROUP_H */
