@@ -117,36 +117,15 @@ push(device_pool *pool, size_class *where, metal_storage *storage)
     count_cached(pool, storage, 1);
 }
 
+/* Of a class that holds the storage; returns it. */
 static metal_storage *
-pop_newest(device_pool *pool, size_class *where)
+pop(device_pool *pool, size_class *where, metal_storage *storage)
 {
-    metal_storage *storage = where->newest;
-    where->newest = storage->cached.older;
-    if (where->newest != NULL) {
-        where->newest->cached.newer = NULL;
-    }
-    else {
-        where->oldest = NULL;
-    }
-    storage->cached.older = NULL;
+    metal_storage *older = storage->cached.older, *newer = storage->cached.newer;
+    *(newer != NULL ? &newer->cached.older : &where->newest) = older;
+    *(older != NULL ? &older->cached.newer : &where->oldest) = newer;
     count_cached(pool, storage, -1);
     return storage;
-}
-
-static void
-pop_oldest(device_pool *pool, size_class *where, metal_storage **popped)
-{
-    metal_storage *storage = where->oldest;
-    where->oldest = storage->cached.newer;
-    if (where->oldest != NULL) {
-        where->oldest->cached.older = NULL;
-    }
-    else {
-        where->newest = NULL;
-    }
-    storage->cached.older = *popped;
-    *popped = storage;
-    count_cached(pool, storage, -1);
 }
 
 static size_class *
@@ -169,7 +148,10 @@ static void
 trim_locked(device_pool *pool, uint64_t cached_nbytes, metal_storage **popped)
 {
     while (pool->cached_nbytes > cached_nbytes) {
-        pop_oldest(pool, class_with_the_oldest(pool), popped);
+        size_class *where = class_with_the_oldest(pool);
+        metal_storage *storage = pop(pool, where, where->oldest);
+        storage->cached.older = *popped;
+        *popped = storage;
     }
 }
 
@@ -251,7 +233,7 @@ pool_take(const device_record *device, size_t nbytes, bridge_storage mode)
     metal_storage *storage = NULL;
     lock_take(LOCK_POOL);
     if (where->newest != NULL) {
-        storage = pop_newest(pool, where);
+        storage = pop(pool, where, where->newest);
         WATCH_LOOK_UP(storage->handle); /* work that used it may have ended just now */
         count_live(pool, mode, storage->capacity, 1);
         count_made(pool, mode);

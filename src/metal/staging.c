@@ -101,82 +101,74 @@ staging_close(staged_range *range)
 
 /* ---- bytes in and out ---- */
 
-bridge_status
-staging_get_bytes(metal_storage *storage, size_t offset_bytes, size_t nbytes, void *out,
-                  bridge_error *error)
-{
-    if (nbytes == 0) {
-        return BRIDGE_OK;
-    }
-    if (storage->address != NULL) {
-        bridge_status status = tracking_wait(storage->handle, false, error);
-        if (status == BRIDGE_OK) {
-            WATCH_HOST_ACCESS(storage->handle, offset_bytes, nbytes, false);
-            memmove(out, storage->address + offset_bytes, nbytes);
-        }
-        return status;
-    }
-    staged_range range = {storage, offset_bytes, nbytes, NULL};
-    bridge_status status = staging_open(&range, true, error);
-    if (status == BRIDGE_OK) {
-        memcpy(out, range.stage->address, nbytes);
-    }
-    staging_close(&range);
-    return status;
-}
+/* Of three, which one: read to `out`, write `bytes`, or write `value` everywhere. */
+typedef struct transfer {
+    void *out;
+    const void *bytes;
+    uint8_t value;
+} transfer;
 
-/* Write `bytes`, or `value` everywhere where that is NULL. */
 static void
-put(char *address, size_t nbytes, const void *bytes, uint8_t value)
+move(char *address, size_t nbytes, const transfer *what)
 {
-    if (bytes != NULL) {
-        memmove(address, bytes, nbytes);
+    if (what->out != NULL) {
+        memmove(what->out, address, nbytes);
+    }
+    else if (what->bytes != NULL) {
+        memmove(address, what->bytes, nbytes);
     }
     else {
-        memset(address, value, nbytes);
+        memset(address, what->value, nbytes);
     }
 }
 
 static bridge_status
-write_range(metal_storage *storage, size_t offset_bytes, size_t nbytes, const void *bytes,
-            uint8_t value, bridge_error *error)
+move_range(metal_storage *storage, size_t offset_bytes, size_t nbytes, const transfer *what,
+           bridge_error *error)
 {
+    bool is_read = what->out != NULL;
+    if (nbytes == 0) {
+        return BRIDGE_OK;
+    }
     if (storage->address != NULL) {
-        bridge_status status = tracking_wait(storage->handle, true, error);
+        bridge_status status = tracking_wait(storage->handle, !is_read, error);
         if (status == BRIDGE_OK) {
-            WATCH_HOST_ACCESS(storage->handle, offset_bytes, nbytes, true);
-            put(storage->address + offset_bytes, nbytes, bytes, value);
+            WATCH_HOST_ACCESS(storage->handle, offset_bytes, nbytes, !is_read);
+            move(storage->address + offset_bytes, nbytes, what);
         }
         return status;
     }
     staged_range range = {storage, offset_bytes, nbytes, NULL};
-    bridge_status status = staging_open(&range, false, error);
+    bridge_status status = staging_open(&range, is_read, error);
     if (status == BRIDGE_OK) {
-        put(range.stage->address, nbytes, bytes, value);
-        status = staging_flush(&range, error);
+        move(range.stage->address, nbytes, what);
+        status = is_read ? BRIDGE_OK : staging_flush(&range, error);
     }
     staging_close(&range);
     return status;
+}
+
+bridge_status
+staging_get_bytes(metal_storage *storage, size_t offset_bytes, size_t nbytes, void *out,
+                  bridge_error *error)
+{
+    return move_range(storage, offset_bytes, nbytes, &(transfer){.out = out}, error);
 }
 
 bridge_status
 staging_put_bytes(metal_storage *storage, size_t offset_bytes, size_t nbytes, const void *bytes,
                   bridge_error *error)
 {
-    return nbytes == 0 ? BRIDGE_OK
-                       : write_range(storage, offset_bytes, nbytes, bytes, 0, error);
+    return move_range(storage, offset_bytes, nbytes, &(transfer){.bytes = bytes}, error);
 }
 
 bridge_status
 staging_set_bytes(metal_storage *storage, size_t offset_bytes, size_t nbytes, uint8_t value,
                   bridge_error *error)
 {
-    if (nbytes == 0) {
-        return BRIDGE_OK;
-    }
-    bool is_whole = (offset_bytes | nbytes) % STORAGE_UNIT == 0;
+    bool is_whole = nbytes != 0 && (offset_bytes | nbytes) % STORAGE_UNIT == 0;
     if (is_whole && storage->mode == BRIDGE_PRIVATE) {
         return fill_private(storage, offset_bytes, nbytes, value, error);
     }
-    return write_range(storage, offset_bytes, nbytes, NULL, value, error);
+    return move_range(storage, offset_bytes, nbytes, &(transfer){.value = value}, error);
 }

@@ -169,7 +169,6 @@ stream_default(const device_record *device)
 metal_stream *
 stream_find(const void *queue)
 {
-    (void)pthread_once(&once, prepare);
     lock_take(LOCK_STREAMS);
     metal_stream *stream = find_locked(queue);
     lock_drop(LOCK_STREAMS);
@@ -180,7 +179,6 @@ size_t
 stream_list(const device_record *device, metal_stream **out, size_t capacity)
 {
     size_t count = 0;
-    (void)pthread_once(&once, prepare);
     lock_take(LOCK_STREAMS);
     for (metal_stream *stream = living; stream != NULL; stream = stream->next) {
         if (stream->device != device || __atomic_load_n(&stream->refs, __ATOMIC_RELAXED) == 0) {
@@ -235,41 +233,38 @@ stream_release(metal_stream *stream)
 /* ---- how far it is ---- */
 
 #ifdef __APPLE__
-/* False once the time is up.  LOCK_STREAMS is held. */
-static bool
-sleep_until_changed(uint64_t deadline_ns)
-{
-    uint64_t now_ns = clock_gettime_nsec_np(CLOCK_UPTIME_RAW);
-    if (now_ns >= deadline_ns) {
-        return false;
-    }
-    uint64_t left = deadline_ns - now_ns;
-    struct timespec rest = {(time_t)(left / SECOND_NS), (long)(left % SECOND_NS)};
-    (void)pthread_cond_timedwait_relative_np(&changed, &locks[LOCK_STREAMS], &rest);
-    return true;
-}
-
-static uint64_t
-now(void)
-{
-    return clock_gettime_nsec_np(CLOCK_UPTIME_RAW);
-}
+#define CLOCK CLOCK_UPTIME_RAW /* what pthread_cond_timedwait_relative_np goes by */
 #else
-static bool
-sleep_until_changed(uint64_t deadline_ns)
-{
-    struct timespec when = {(time_t)(deadline_ns / SECOND_NS), (long)(deadline_ns % SECOND_NS)};
-    return pthread_cond_timedwait(&changed, &locks[LOCK_STREAMS], &when) != ETIMEDOUT;
-}
+#define CLOCK CLOCK_MONOTONIC
+#endif
 
 static uint64_t
 now(void)
 {
     struct timespec time;
-    (void)clock_gettime(CLOCK_MONOTONIC, &time);
+    (void)clock_gettime(CLOCK, &time);
     return (uint64_t)time.tv_sec * SECOND_NS + (uint64_t)time.tv_nsec;
 }
+
+/* False once the time is up.  LOCK_STREAMS is held. */
+static bool
+sleep_until_changed(uint64_t deadline_ns)
+{
+#ifdef __APPLE__
+    uint64_t now_ns = now();
+    if (now_ns >= deadline_ns) {
+        return false;
+    }
+    deadline_ns -= now_ns;
 #endif
+    struct timespec when = {(time_t)(deadline_ns / SECOND_NS), (long)(deadline_ns % SECOND_NS)};
+#ifdef __APPLE__
+    (void)pthread_cond_timedwait_relative_np(&changed, &locks[LOCK_STREAMS], &when);
+    return true;
+#else
+    return pthread_cond_timedwait(&changed, &locks[LOCK_STREAMS], &when) != ETIMEDOUT;
+#endif
+}
 
 /* The moment, or one that never comes; within what a timespec of 32 bits would still hold. */
 static uint64_t
