@@ -19,14 +19,9 @@
 
 @class MTLCompileOptions, MTLFunctionConstantValues, MTLComputePipelineReflection;
 
-@protocol MTLDevice;
-@protocol MTLLibrary;
-@protocol MTLFunction;
-@protocol MTLComputePipelineState;
-@protocol MTLCommandQueue;
-@protocol MTLCommandBuffer;
-@protocol MTLBlitCommandEncoder;
-@protocol MTLComputeCommandEncoder;
+@protocol MTLDevice
+, MTLLibrary, MTLFunction, MTLComputePipelineState, MTLCommandQueue, MTLCommandBuffer,
+    MTLBlitCommandEncoder, MTLComputeCommandEncoder;
 
 /* ---- resources ---- */
 
@@ -216,59 +211,27 @@ typedef NS_ENUM(NSInteger, MTLMathMode) {
 @property(readonly) NSDictionary *functionConstantsDictionary; /* by name */
 @end
 
+/* A scalar and its vectors. */
+#define MTL_DATA_TYPES(name, value) \
+    name = (value), name##2 = (value) + 1, name##3 = (value) + 2, name##4 = (value) + 3
 typedef NS_ENUM(NSUInteger, MTLDataType) {
     MTLDataTypeNone = 0,
     MTLDataTypeStruct = 1,
     MTLDataTypeArray = 2,
-    MTLDataTypeFloat = 3,
-    MTLDataTypeFloat2 = 4,
-    MTLDataTypeFloat3 = 5,
-    MTLDataTypeFloat4 = 6,
-    MTLDataTypeHalf = 16,
-    MTLDataTypeHalf2 = 17,
-    MTLDataTypeHalf3 = 18,
-    MTLDataTypeHalf4 = 19,
-    MTLDataTypeInt = 29,
-    MTLDataTypeInt2 = 30,
-    MTLDataTypeInt3 = 31,
-    MTLDataTypeInt4 = 32,
-    MTLDataTypeUInt = 33,
-    MTLDataTypeUInt2 = 34,
-    MTLDataTypeUInt3 = 35,
-    MTLDataTypeUInt4 = 36,
-    MTLDataTypeShort = 37,
-    MTLDataTypeShort2 = 38,
-    MTLDataTypeShort3 = 39,
-    MTLDataTypeShort4 = 40,
-    MTLDataTypeUShort = 41,
-    MTLDataTypeUShort2 = 42,
-    MTLDataTypeUShort3 = 43,
-    MTLDataTypeUShort4 = 44,
-    MTLDataTypeChar = 45,
-    MTLDataTypeChar2 = 46,
-    MTLDataTypeChar3 = 47,
-    MTLDataTypeChar4 = 48,
-    MTLDataTypeUChar = 49,
-    MTLDataTypeUChar2 = 50,
-    MTLDataTypeUChar3 = 51,
-    MTLDataTypeUChar4 = 52,
-    MTLDataTypeBool = 53,
-    MTLDataTypeBool2 = 54,
-    MTLDataTypeBool3 = 55,
-    MTLDataTypeBool4 = 56,
-    MTLDataTypeLong = 81,
-    MTLDataTypeLong2 = 82,
-    MTLDataTypeLong3 = 83,
-    MTLDataTypeLong4 = 84,
-    MTLDataTypeULong = 85,
-    MTLDataTypeULong2 = 86,
-    MTLDataTypeULong3 = 87,
-    MTLDataTypeULong4 = 88,
-    MTLDataTypeBFloat = 121,
-    MTLDataTypeBFloat2 = 122,
-    MTLDataTypeBFloat3 = 123,
-    MTLDataTypeBFloat4 = 124,
+    MTL_DATA_TYPES(MTLDataTypeFloat, 3),
+    MTL_DATA_TYPES(MTLDataTypeHalf, 16),
+    MTL_DATA_TYPES(MTLDataTypeInt, 29),
+    MTL_DATA_TYPES(MTLDataTypeUInt, 33),
+    MTL_DATA_TYPES(MTLDataTypeShort, 37),
+    MTL_DATA_TYPES(MTLDataTypeUShort, 41),
+    MTL_DATA_TYPES(MTLDataTypeChar, 45),
+    MTL_DATA_TYPES(MTLDataTypeUChar, 49),
+    MTL_DATA_TYPES(MTLDataTypeBool, 53),
+    MTL_DATA_TYPES(MTLDataTypeLong, 81),
+    MTL_DATA_TYPES(MTLDataTypeULong, 85),
+    MTL_DATA_TYPES(MTLDataTypeBFloat, 121),
 };
+#undef MTL_DATA_TYPES
 
 @interface MTLFunctionConstant : NSObject {
   @private

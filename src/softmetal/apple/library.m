@@ -60,6 +60,7 @@ take_error(NSError **error, soft_compile_error *failure)
 
 @synthesize mathMode = _mathMode, languageVersion = _languageVersion;
 
+/* Not synthesized: GCC warns of those that it makes. */
 - (void)setMathMode:(MTLMathMode)mathMode
 {
     _mathMode = mathMode;
@@ -206,7 +207,10 @@ take_error(NSError **error, soft_compile_error *failure)
         !soft_kernel_find(name, &kernel)) {
         return nil;
     }
-    return [[SoftMetalFunction alloc] initWithLibrary:self kernel:&kernel];
+    return [[SoftMetalFunction alloc] initWithLibrary:self
+                                               kernel:kernel
+                                                facts:NULL
+                                               values:NULL];
 }
 
 - (id<MTLFunction>)newFunctionWithName:(NSString *)functionName
@@ -216,7 +220,10 @@ take_error(NSError **error, soft_compile_error *failure)
     const soft_function_facts *facts =
         name == NULL || _functions == NULL ? NULL : soft_functions_find(_functions, name);
     if (facts != NULL) {
-        return [[SoftMetalFunction alloc] initWithLibrary:self facts:facts values:NULL];
+        return [[SoftMetalFunction alloc] initWithLibrary:self
+                                                   kernel:(soft_kernel){0}
+                                                    facts:facts
+                                                   values:NULL];
     }
     return name == NULL ? nil : [self newRegisteredFunction:name];
 }
@@ -278,7 +285,10 @@ are_values_good(const soft_function_facts *facts, const soft_constant_list *list
         return nil;
     }
     else {
-        function = [[SoftMetalFunction alloc] initWithLibrary:self facts:facts values:list];
+        function = [[SoftMetalFunction alloc] initWithLibrary:self
+                                                       kernel:(soft_kernel){0}
+                                                        facts:facts
+                                                       values:list];
     }
     if (function == nil) {
         char text[256];
@@ -294,20 +304,14 @@ are_values_good(const soft_function_facts *facts, const soft_constant_list *list
 
 @implementation SoftMetalFunction
 
-- (instancetype)initWithLibrary:(SoftMetalLibrary *)library kernel:(const soft_kernel *)kernel
-{
-    self = [super init];
-    _library = [library retain];
-    _kernel = *kernel;
-    return self;
-}
-
 - (instancetype)initWithLibrary:(SoftMetalLibrary *)library
+                         kernel:(soft_kernel)kernel
                           facts:(const soft_function_facts *)facts
                          values:(const soft_constant_list *)values
 {
     self = [super init];
     _library = [library retain];
+    _kernel = kernel;
     _facts = facts;
     if (values != NULL) {
         size_t nbytes = sizeof *values + values->count * sizeof values->values[0];

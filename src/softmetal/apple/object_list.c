@@ -66,12 +66,12 @@ soft_object_list_bury(soft_object *object)
 }
 
 _Bool
-soft_object_release_unless_last(const void *object)
+soft_object_count_if_above(const void *object, long least, long change)
 {
     long *count = &soft_object_of(object)->retain_count;
     long seen = __atomic_load_n(count, __ATOMIC_RELAXED);
-    while (seen > 1) {
-        if (__atomic_compare_exchange_n(count, &seen, seen - 1, true, __ATOMIC_ACQ_REL,
+    while (seen > least) {
+        if (__atomic_compare_exchange_n(count, &seen, seen + change, true, __ATOMIC_ACQ_REL,
                                         __ATOMIC_RELAXED)) {
             return true;
         }

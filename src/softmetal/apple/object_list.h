@@ -43,8 +43,8 @@ void soft_object_list_bury(soft_object *object);
 /* Free the memory of an object that is in no list. */
 void soft_object_free(soft_object *object);
 
-/* Drop one reference unless it is the last one; true if it was dropped. */
-_Bool soft_object_release_unless_last(const void *object);
+/* Add `change` to the references if there are more than `least`; true if there were. */
+_Bool soft_object_count_if_above(const void *object, long least, long change);
 
 /* ---- the lock of the Objective-C runtime ---- */
 

@@ -73,11 +73,10 @@ soft_device_is_same(const SoftMetalDevice *one, const SoftMetalDevice *two)
     MTLResourceOptions _options;
     const void *_deallocator; /* owned: a copied block, or NULL */
 }
-/* Takes over `storage` and `deallocator`. */
+/* Takes over `storage`. */
 - (instancetype)initWithDevice:(SoftMetalDevice *)device
                        storage:(soft_storage *)storage
-                       options:(MTLResourceOptions)options
-                   deallocator:(const void *)deallocator;
+                       options:(MTLResourceOptions)options;
 @end
 
 @interface SoftMetalSignal : SoftMetalLabelled {
@@ -219,8 +218,8 @@ typedef struct soft_constant_list {
     const soft_function_facts *_facts; /* borrowed from _library; NULL: it is in C */
     soft_constant_list *_values;       /* owned; NULL: none */
 }
-- (instancetype)initWithLibrary:(SoftMetalLibrary *)library kernel:(const soft_kernel *)kernel;
 - (instancetype)initWithLibrary:(SoftMetalLibrary *)library
+                         kernel:(soft_kernel)kernel
                           facts:(const soft_function_facts *)facts
                          values:(const soft_constant_list *)values;
 /* Its image: owned (+1), or NULL with an error. */

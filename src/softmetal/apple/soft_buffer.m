@@ -22,13 +22,11 @@
 - (instancetype)initWithDevice:(SoftMetalDevice *)device
                        storage:(soft_storage *)storage
                        options:(MTLResourceOptions)options
-                   deallocator:(const void *)deallocator
 {
     self = [super init];
     _device = [device retain];
     _storage = storage;
     _options = options;
-    _deallocator = deallocator;
     storage->purgeable = MTLPurgeableStateNonVolatile;
     return self;
 }

@@ -26,21 +26,6 @@ static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static SoftMetalDevice *table[MOST_DEVICES]; /* borrowed: an object leaves it in dealloc */
 static size_t accounts[MOST_DEVICES];
 
-/* Retain an object that another thread may be about to free; NO if that has begun. */
-static BOOL
-try_retain(id object)
-{
-    long *count = &soft_object_of(object)->retain_count;
-    long seen = __atomic_load_n(count, __ATOMIC_RELAXED);
-    while (seen > 0) {
-        if (__atomic_compare_exchange_n(count, &seen, seen + 1, YES, __ATOMIC_ACQ_REL,
-                                        __ATOMIC_RELAXED)) {
-            return YES;
-        }
-    }
-    return NO;
-}
-
 static unsigned
 count_devices(void)
 {
@@ -83,7 +68,7 @@ obtain_device(unsigned index)
     }
     pthread_mutex_lock(&table_lock);
     SoftMetalDevice *device = table[index];
-    if (device == nil || !try_retain(device)) {
+    if (device == nil || !soft_object_count_if_above(device, 0, 1)) {
         device = table[index] = make_device(index);
     }
     pthread_mutex_unlock(&table_lock);
@@ -215,8 +200,7 @@ make_buffer(SoftMetalDevice *device, NSUInteger length, const void *bytes, BOOL 
     storage->is_tracked = (options & MTLResourceHazardTrackingModeUntracked) == 0;
     SoftMetalBuffer *buffer = [[SoftMetalBuffer alloc] initWithDevice:device
                                                               storage:storage
-                                                              options:options
-                                                          deallocator:NULL];
+                                                              options:options];
     if (buffer == nil) {
         soft_storage_release(storage);
     }

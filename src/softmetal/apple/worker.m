@@ -187,7 +187,7 @@ finish(SoftMetalCommandBuffer *buffer)
     pthread_mutex_lock(&lane->lock);
     buffer->_isFinished = YES;
     lane->in_flight -= 1;
-    BOOL last = !soft_object_release_unless_last(buffer);
+    BOOL last = !soft_object_count_if_above(buffer, 1, -1);
     pthread_cond_broadcast(&lane->changed);
     pthread_mutex_unlock(&lane->lock);
     if (last) {
