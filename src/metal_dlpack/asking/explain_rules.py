@@ -181,20 +181,8 @@ class Facts:
         return self.device[0] == METAL[0]
 
     @property
-    def is_versioned(self) -> bool:
-        return self.version != ""
-
-    @property
     def is_unknown(self) -> bool:
-        return self.is_versioned and not self.version.startswith("1.")
-
-    @property
-    def is_readonly(self) -> bool:
-        return bool(self.flags & READ_ONLY)
-
-    @property
-    def is_padded(self) -> bool:
-        return self.nitems > 0 and bool(self.flags & PADDED)
+        return self.version != "" and not self.version.startswith("1.")
 
     @property
     def long_axes(self) -> list[tuple[int, int]]:
@@ -206,12 +194,8 @@ class Facts:
     @property
     def copied_nbytes(self) -> int:
         """The bytes of a copy: of the items alone, without what lies between them."""
-        bits = 8 * self.itemsize if self.is_padded else self.code[1] * self.code[2]
+        bits = 8 * self.itemsize if self.flags & PADDED else self.code[1] * self.code[2]
         return (self.nitems * bits + 7) // 8
-
-    @property
-    def has_negative_steps(self) -> bool:
-        return any(step < 0 for _, step in self.long_axes)
 
     def is_compact(self, axes: list[tuple[int, int]]) -> bool:
         expected = 1
@@ -240,12 +224,12 @@ CONDITIONS: dict[str, Callable[[Facts], bool]] = {
     "metal": lambda f: f.is_metal,
     "cpu": lambda f: f.device[0] == CPU[0] and f.nitems > 0,
     "cpu_not_on_page": lambda f: f.device[0] == CPU[0] and f.nitems > 0 and (f.address + f.byte_offset) % MAC_PAGE != 0,
-    "readonly": lambda f: f.is_readonly,
-    "legacy": lambda f: not f.is_versioned,
-    "versioned": lambda f: f.is_versioned,
-    "versioned_by_method": lambda f: f.is_versioned and not f.by_exchange,
+    "readonly": lambda f: f.flags & READ_ONLY != 0,
+    "legacy": lambda f: f.version == "",
+    "versioned": lambda f: f.version != "",
+    "versioned_by_method": lambda f: f.version != "" and not f.by_exchange,
     "element_type": lambda f: not f.takes_type,
-    "negative_steps": lambda f: f.has_negative_steps,
+    "negative_steps": lambda f: any(step < 0 for _, step in f.long_axes),
     "negative_strides": lambda f: any(step < 0 for step in f.strides or ()) and f.nitems > 0,
     "offset_ignored": lambda f: f.byte_offset != 0 and f.is_metal,
     "no_strides_with_offset": lambda f: f.strides is None and f.byte_offset != 0,

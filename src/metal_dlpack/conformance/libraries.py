@@ -79,6 +79,9 @@ class Package(Library):
     def __init__(self) -> None:
         self.module = importlib.import_module(self.imported)
 
+    def make(self, values: Any, kind: str) -> Any:
+        return self.module.array(values, self.type_of(kind))
+
     def type_of(self, kind: str) -> Any:
         """What the module calls an element type; Absent if it has none."""
         found = getattr(self.module, kind, None)
@@ -94,9 +97,6 @@ class NumPy(Package):
     name = "NumPy"
     distribution = imported = "numpy"
     has_read_only = True
-
-    def make(self, values: Any, kind: str) -> Any:
-        return self.module.array(values, self.type_of(kind))
 
     def views(self, array: Any) -> Mapping[str, Any]:
         broadcast = self.module.broadcast_to(array[0], (3, 4))
@@ -166,9 +166,6 @@ class Jax(Package):
         self.jax.config.update("jax_platforms", "cpu")
         self.cpu = self.jax.devices("cpu")[0]
 
-    def make(self, values: Any, kind: str) -> Any:
-        return self.module.array(values, self.type_of(kind))
-
     def read_only(self) -> Any:
         return self.module.arange(4.0)
 
@@ -188,8 +185,8 @@ class Mlx(Package):
     distribution = "mlx"
     imported = "mlx.core"
 
-    def make(self, values: Any, kind: str) -> Any:
-        return self.module.array(values, dtype=self.type_of("bool_" if kind == "bool" else kind))
+    def type_of(self, kind: str) -> Any:
+        return super().type_of("bool_" if kind == "bool" else kind)
 
     def views(self, array: Any) -> Mapping[str, Any]:
         views = {

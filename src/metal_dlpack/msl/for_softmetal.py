@@ -32,12 +32,7 @@ def _answer(ask: Callable[[], object]) -> tuple[int, object]:
 
 def functions(library: tuple[str, str]) -> tuple[int, object]:
     """The kernels of (source, math), in its order: (name, ((constant, type, index, is_required), ...)) each."""
-
-    def ask() -> object:
-        found = _library(*library).functions.values()
-        return [(one.name, [(c.name, c.type, c.index, c.is_required) for c in one.constants]) for one in found]
-
-    return _answer(ask)
+    return _answer(lambda: [(one.name, list(one.constants)) for one in _library(*library).functions.values()])
 
 
 def image(library: tuple[str, str], function: tuple[str, dict[int, bytes], bool]) -> tuple[int, object]:
