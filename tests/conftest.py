@@ -147,6 +147,13 @@ def settings(metal_settings):
     return metal_settings
 
 
+@pytest.fixture
+def slow(settings):
+    """Every command buffer takes 0.2 seconds; so many are given."""
+    settings(latency_us=200_000)
+    return 0.2
+
+
 # ---- frameworks: imported by the first test that asks, as it takes seconds ----
 
 

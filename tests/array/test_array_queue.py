@@ -1,5 +1,6 @@
 """Copies and fills that a stream does later: the caller goes on, the bytes are right, nothing dies too early."""
 
+import functools
 import gc
 import threading
 import time
@@ -13,12 +14,6 @@ from objc_messages import foreign_buffer, send
 import metal_dlpack as md
 
 pytestmark = pytest.mark.needs_softmetal
-LATENCY = 0.2
-
-
-@pytest.fixture
-def slow(settings):
-    settings(latency_us=int(LATENCY * 1e6))
 
 
 def numbers(shape=(1024,), dtype="float32"):
@@ -127,7 +122,7 @@ def test_a_buffer_of_ours_that_came_back_is_one_that_was_given_away(torch, slow)
     md.default_device().synchronize()
     start = time.perf_counter()
     array.fill(7)
-    assert time.perf_counter() - start >= LATENCY * 0.9
+    assert time.perf_counter() - start >= slow * 0.9
 
 
 # ---- what lives how long ----
@@ -238,21 +233,22 @@ def test_the_stream_of_dlpack_says_who_waits(slow):
         array.fill(7, stream=working)
         return work_on(array)
 
-    event = fill()
-    array.__dlpack__()
-    assert event.query(), "stream=None waits"
-    for stream in (using, using.handle):
+    for give in (array.__dlpack__, functools.partial(md.from_dlpack, array)):
+        event = fill()
+        give()
+        assert event.query(), "stream=None waits"
+        for stream in (using, using.handle):
+            with held(working):
+                event = fill()
+                given = give(stream=stream)
+                after = using.record()
+            after.wait()
+            assert event.query(), "the queue ran ahead of the work that it was told to wait for"
+            del given
         with held(working):
-            event = fill()
-            capsule = array.__dlpack__(stream=stream)
-            after = using.record()
-        after.wait()
-        assert event.query(), "the queue ran ahead of the work that it was told to wait for"
-        del capsule
-    with held(working):
-        fill()
-        array.__dlpack__(stream=-1)
-        using.synchronize()
+            fill()
+            give(stream=-1)
+            using.synchronize()
     for keywords in ({"stream": -1}, {"stream": using}, {}):
         event = fill()
         array.__dlpack__(dl_device=(1, 0), **keywords)
@@ -266,25 +262,6 @@ def test_an_export_waits_for_reads_as_well_since_its_consumer_may_write(device, 
     copy.copy_from(array, stream=working)
     event = work_on(copy)
     array.__dlpack__(dl_device=device)
-    assert event.query()
-
-
-@pytest.mark.needs_kernels
-def test_from_dlpack_of_our_own_arrays_hands_over_on_the_gpu(slow):
-    working, using = md.Stream(), md.Stream()
-    array = md.zeros(64)
-    for stream in (using, using.handle, -1):
-        with held(working):
-            array.fill(7, stream=working)
-            event = work_on(array)
-            again = md.from_dlpack(array, stream=stream)
-        if stream != -1:
-            using.record().wait()
-            assert event.query()
-        assert again.tolist() == [7] * 64
-    array.fill(8, stream=working)
-    event = work_on(array)
-    md.from_dlpack(array)
     assert event.query()
 
 
@@ -307,28 +284,25 @@ class Foreign:
         return self.answer
 
 
-def test_a_producer_with_metal_stream_is_waited_for_on_the_gpu(shared_event):
+def test_a_producer_with_metal_stream_is_waited_for_on_the_gpu_or_by_the_cpu(shared_event):
+    def comes_to(value):
+        """The shared event, 50 ms from now."""
+        timer = threading.Timer(0.05, lambda: send(shared_event, "setSignaledValue:", value, result=None))
+        timer.start()
+        return time.perf_counter()
+
     using, foreign = md.Stream(), Foreign(shared_event, 3)
     array = md.from_dlpack(foreign, stream=using)
     assert foreign.asked == [-1], "who says what to wait for need not wait"
     assert not using.record().wait(0.03)
     assert md.from_dlpack(foreign, stream=-1).shape == (64,)
-    timer = threading.Timer(0.03, lambda: send(shared_event, "setSignaledValue:", 3, result=None))
-    timer.start()
-    start = time.perf_counter()
+    start = comes_to(3)
     assert array.tolist() == [0] * 64, "the CPU comes after what the stream waits for"
-    assert time.perf_counter() - start > 0.01
-    timer.join()
-
-
-def test_a_producer_with_metal_stream_is_waited_for_by_the_cpu(shared_event):
-    foreign = Foreign(shared_event, 3)
-    timer = threading.Timer(0.05, lambda: send(shared_event, "setSignaledValue:", 3, result=None))
-    start = time.perf_counter()
-    timer.start()
+    assert time.perf_counter() - start > 0.03
+    foreign.answer = (1, 0, shared_event, 4)
+    start = comes_to(4)
     md.from_dlpack(foreign)
     assert time.perf_counter() - start > 0.03
-    timer.join()
 
 
 def test_a_wrong_answer_of_metal_stream_is_refused(subtests, live_buffers):
@@ -384,7 +358,7 @@ def test_a_hook_may_return_an_event_instead_of_waiting(slow):
         after.wait()
         start = time.perf_counter()
         md.from_dlpack(producer)
-        assert time.perf_counter() - start > LATENCY / 2
+        assert time.perf_counter() - start > slow / 2
     finally:
         del sync._registered[Kind]
         sync._forget_types()

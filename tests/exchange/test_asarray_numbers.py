@@ -56,19 +56,23 @@ numbers = st.one_of(
 )
 
 
-@hypothesis.given(values=st.lists(numbers, max_size=6), name=st.sampled_from(NAMES))
-def test_a_list_is_what_its_numbers_are(values, name):
+@hypothesis.given(
+    values=st.lists(numbers, max_size=6),
+    name=st.sampled_from(NAMES),
+    storage=st.sampled_from(["shared", "managed", "private"]),
+)
+def test_a_list_is_what_its_numbers_are(live_buffers, values, name, storage):
     wanted = [expected(value, name) for value in values]
     for value, alone in zip(values, wanted, strict=True):
-        assert outcome(lambda value=value: md.asarray(value, dtype=name).reshape((1,))) == alone
+        assert outcome(lambda value=value: md.asarray(value, dtype=name, storage=storage).reshape((1,))) == alone
         assert outcome(lambda value=value: md.asarray(((value,),), dtype=name).reshape((1,))) == alone
     refused = next((entry for entry in wanted if isinstance(entry, type)), None)
     if refused is not None:
         with pytest.raises(refused):
             md.asarray(values, dtype=name)
         return
-    array = md.asarray([values, values], dtype=name)
-    assert (array.shape, array.dtype, array.padded) == ((2, len(values)), md.dtype(name), False)
+    array = md.asarray([values, values], dtype=name, storage=storage)
+    assert (array.shape, array.dtype.name, array.storage, array.padded) == ((2, len(values)), name, storage, False)
     for row in range(2):
         singles = [md.asarray([value], dtype=name).item() for value in values]
         assert repr(array.tolist()[row]) == repr(singles)
@@ -165,27 +169,6 @@ def test_what_a_number_raises_itself_is_raised():
 
 
 # ---- everything else stays ----
-
-
-def test_shape_storage_and_type_are_as_asked(live_buffers, subtests):
-    for storage in ["shared", "managed", "private"]:
-        for name in NAMES:
-            with subtests.test(storage=storage, name=name):
-                one = -1 if name == "int1" else 1
-                for given, shape in [
-                    (one, ()),
-                    ([one, 0, one], (3,)),
-                    ([[one], [0]], (2, 1)),
-                    ([], (0,)),
-                    ([[], []], (2, 0)),
-                ]:
-                    array = md.asarray(given, dtype=name, storage=storage)
-                    assert (array.shape, array.dtype.name, array.storage) == (shape, name, storage)
-                    assert not array.padded
-                    if 0 not in shape and name != "float8_e8m0fnu":  # which has no zero
-                        assert [bool(item) for item in array.reshape((-1,)).tolist()] == [
-                            bool(v) for v in np.ravel(given)
-                        ]
 
 
 def test_without_a_dtype_floats_are_narrowed_as_ever():

@@ -30,7 +30,6 @@ kernel void reverse(device int *x, threadgroup int *all [[threadgroup(0)]], uint
     x[i] = all[count - 1 - i];
 }
 """
-LATENCY = 0.15
 
 
 @pytest.fixture(scope="module")
@@ -39,11 +38,6 @@ def library():
     for name in made.kernels:  # compiled here, and not while something is slow
         made[name]
     return made
-
-
-@pytest.fixture
-def slow(settings):
-    settings(latency_us=int(LATENCY * 1e6))
 
 
 def numbers(count=8, value=0, **keywords):

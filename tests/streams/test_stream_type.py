@@ -17,12 +17,6 @@ import metal_dlpack as md
 from metal_dlpack import softmetal
 
 pytestmark = pytest.mark.needs_softmetal
-LATENCY = 0.2
-
-
-@pytest.fixture
-def slow(settings):
-    settings(latency_us=int(LATENCY * 1e6))
 
 
 # ---- streams ----

@@ -222,18 +222,11 @@ def test_a_text_of_no_certain_width_is_refused_with_both():
 # ---- equality ----
 
 
-def names_of(dtype):
-    """What else is equal to the dtype, of the packages that are here."""
-    yield dtype.numpy
-    yield dtype.numpy.type
-    if dtype in (md.bool, md.int64):
-        yield {md.bool: bool, md.int64: int}[dtype]
-
-
 @pytest.mark.needs_ml_dtypes
 def test_a_dtype_equals_its_name_and_what_other_packages_call_it():
+    pythons = {md.bool: [bool], md.int64: [int]}
     for dtype in DTYPES:
-        for name in [dtype.name, *names_of(dtype)]:
+        for name in [dtype.name, dtype.numpy, dtype.numpy.type, *pythons.get(dtype, [])]:
             assert dtype == name and name == dtype
             assert (dtype != name) is (name != dtype) is False
             for other in DTYPES:
@@ -287,8 +280,5 @@ def test_numpy_takes_a_dtype_wherever_it_asks_for_one():
         assert np.dtype(dtype) == dtype.numpy
         assert np.zeros(2, dtype).dtype == dtype.numpy
         assert np.asarray(md.zeros(2, "int8"), dtype=dtype).dtype == dtype.numpy
-
-
-def test_numpy_refuses_a_dtype_of_several_lanes():
     with pytest.raises(TypeError):
         np.dtype(md.dtype("float32x2"))
