@@ -1,4 +1,4 @@
-/* host.h: the process that all this runs in: fork, exit, threads, and time that never jumps.
+/* host.h: the process that all this runs in: fork, exit, threads, time that never jumps, and room.
  *
  * Owns:    two flags (atomic).
  * Threads: any.
@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <time.h>
 
 extern int soft_process_forked, soft_process_exiting; /* process.c sets them */
@@ -79,6 +80,25 @@ soft_monotonic_wait(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t deadli
         .tv_nsec = (long)(deadline_ns % 1000000000u),
     };
     pthread_cond_timedwait(cond, lock, &deadline);
+}
+
+/* ---- arrays ---- */
+
+/* Room for one item more in an array of realloc's.  False: there is no memory, and it is as it was. */
+static inline bool
+soft_grow(void **array, size_t count, size_t *capacity, size_t item_nbytes)
+{
+    if (count < *capacity) {
+        return true;
+    }
+    size_t wanted = *capacity == 0 ? 4 : *capacity * 2;
+    void *larger = realloc(*array, wanted * item_nbytes);
+    if (larger == NULL) {
+        return false;
+    }
+    *array = larger;
+    *capacity = wanted;
+    return true;
 }
 
 #endif /* SOFT_HOST_H */

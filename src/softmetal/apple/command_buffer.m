@@ -86,14 +86,8 @@ release_handlers(soft_handlers *handlers)
             return;
         }
     }
-    if (_keptCount == _keptCapacity) {
-        size_t capacity = _keptCapacity == 0 ? 8 : _keptCapacity * 2;
-        id *larger = realloc(_kept, capacity * sizeof *larger);
-        if (larger == NULL) {
-            abort();
-        }
-        _kept = larger;
-        _keptCapacity = capacity;
+    if (!soft_grow((void **)&_kept, _keptCount, &_keptCapacity, sizeof *_kept)) {
+        abort();
     }
     _kept[_keptCount] = [object retain];
     _keptCount += 1;

@@ -20,6 +20,7 @@
 #include "softmetal/apple/object_list.h"
 #include "softmetal/apple/objects.h"
 #include "softmetal/call_site.h"
+#include "softmetal/host.h"
 #include "softmetal/softmetal.h"
 #include "softmetal/validation.h"
 
@@ -295,14 +296,9 @@ add_autoreleased(id object)
         report_missing_pool(object);
         return;
     }
-    if (stack->count == stack->capacity) {
-        size_t capacity = stack->capacity == 0 ? 64 : stack->capacity * 2;
-        id *objects = realloc(stack->objects, capacity * sizeof *objects);
-        if (objects == NULL) {
-            abort();
-        }
-        stack->objects = objects;
-        stack->capacity = capacity;
+    if (!soft_grow((void **)&stack->objects, stack->count, &stack->capacity,
+                   sizeof *stack->objects)) {
+        abort();
     }
     stack->objects[stack->count] = object;
     stack->count += 1;

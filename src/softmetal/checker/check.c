@@ -30,7 +30,7 @@ stop_with(soft_check *check, const char *text, const void *site)
     soft_finding *finding = soft_findings_add(&check->findings);
     if (finding != NULL) {
         snprintf(finding->text, sizeof finding->text, "%s", text);
-        finding->at[0] = soft_at_running(check, site);
+        finding->at[0] = soft_at_thread(check, check->watch->thread, site);
         finding->count = 1;
     }
     soft_check_stop(check);

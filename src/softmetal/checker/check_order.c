@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST_ROOM 64
+#include "softmetal/host.h"
+
 #define MEM_DEVICE 1 /* SPEC Metal Shading Language Specification: mem_flags */
 #define MEM_THREADGROUP 2
 
@@ -26,14 +27,9 @@ soft_order_free(soft_order *order)
 bool
 soft_order_group(soft_order *order, const soft_u32 position[3])
 {
-    if (order->group_count == order->group_room) {
-        size_t room = order->group_room == 0 ? FIRST_ROOM : 2 * order->group_room;
-        soft_group_record *groups = realloc(order->groups, room * sizeof *groups);
-        if (groups == NULL) {
-            return false;
-        }
-        order->groups = groups;
-        order->group_room = room;
+    if (!soft_grow((void **)&order->groups, order->group_count, &order->group_room,
+                   sizeof *order->groups)) {
+        return false;
     }
     order->now += 1;
     order->group_start = order->now;

@@ -38,12 +38,6 @@ soft_at_thread(const soft_check *check, soft_u32 index, const void *site)
 }
 
 soft_at
-soft_at_running(const soft_check *check, const void *site)
-{
-    return soft_at_thread(check, check->watch->thread, site);
-}
-
-soft_at
 soft_at_mark(const soft_check *check, soft_mark mark)
 {
     return at_index(check, soft_mark_thread(mark),

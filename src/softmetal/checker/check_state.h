@@ -121,8 +121,7 @@ soft_check_offset(const soft_check *check, const void *site)
     return (uint32_t)((uintptr_t)site - check->image_base);
 }
 
-/* The running thread at `site`; another thread of this threadgroup; what made a mark. */
-soft_at soft_at_running(const soft_check *check, const void *site);
+/* A thread of this threadgroup at `site`; what made a mark. */
 soft_at soft_at_thread(const soft_check *check, soft_u32 index, const void *site);
 soft_at soft_at_mark(const soft_check *check, soft_mark mark);
 

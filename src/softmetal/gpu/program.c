@@ -4,29 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOOK_BACK 16 /* how many bound storages are compared before one is bound twice */
+#include "softmetal/host.h"
 
-static bool
-grow(void **array, size_t count, size_t *capacity, size_t item_size)
-{
-    if (count < *capacity) {
-        return true;
-    }
-    size_t wanted = *capacity == 0 ? 4 : *capacity * 2;
-    void *larger = realloc(*array, wanted * item_size);
-    if (larger == NULL) {
-        return false;
-    }
-    *array = larger;
-    *capacity = wanted;
-    return true;
-}
+#define LOOK_BACK 16 /* how many bound storages are compared before one is bound twice */
 
 soft_pass *
 soft_program_add_pass(soft_program *program, soft_pass_kind kind)
 {
-    if (!grow((void **)&program->passes, program->pass_count, &program->pass_capacity,
-              sizeof *program->passes)) {
+    if (!soft_grow((void **)&program->passes, program->pass_count, &program->pass_capacity,
+                   sizeof *program->passes)) {
         return NULL;
     }
     soft_pass *pass = &program->passes[program->pass_count];
@@ -47,8 +33,8 @@ bind_storage(soft_program *program, soft_storage *storage)
             return true;
         }
     }
-    if (!grow((void **)&program->bound, count, &program->bound_capacity,
-              sizeof *program->bound)) {
+    if (!soft_grow((void **)&program->bound, count, &program->bound_capacity,
+                   sizeof *program->bound)) {
         return false;
     }
     program->bound[count] = soft_storage_retain(storage);
@@ -77,8 +63,8 @@ bool
 soft_program_add_command(soft_program *program, soft_pass *pass, soft_command command)
 {
     bool is_written;
-    if (!grow((void **)&pass->commands, pass->command_count, &pass->command_capacity,
-              sizeof *pass->commands)) {
+    if (!soft_grow((void **)&pass->commands, pass->command_count, &pass->command_capacity,
+                   sizeof *pass->commands)) {
         return false;
     }
     for (int index = 0; index < soft_command_storage_count(&command); index++) {

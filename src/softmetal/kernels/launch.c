@@ -21,123 +21,6 @@
 #include "softmetal/kernels/threadgroup.h"
 #include "softmetal/settings.h"
 
-/* ---- OS threads that help, and sleep otherwise ---- */
-
-/* The list of jobs is behind `lock`.  Not in a forked child, where no helper is and `lock` may
- * never be free. */
-
-typedef struct pool_job {
-    void (*work)(void *context); /* returns when nothing is left to begin */
-    void *context;
-    int most_helpers, helpers; /* the pool's: how many may come, how many work */
-    bool is_open;              /* ... and whether one more may come */
-    struct pool_job *next;
-} pool_job;
-
-#define MOST_THREADS 64
-#define MOST_BY_DEFAULT 16 /* each may come to hold a thousand stacks */
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t invited = PTHREAD_COND_INITIALIZER, left = PTHREAD_COND_INITIALIZER;
-static pool_job *first_job;
-static int helper_count;
-
-static pthread_once_t cpus_once = PTHREAD_ONCE_INIT;
-static int cpus;
-
-static void
-count_cpus(void)
-{
-    cpu_set_t set;
-    cpus = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-    cpus = cpus > MOST_BY_DEFAULT ? MOST_BY_DEFAULT : cpus;
-}
-
-/* How many OS threads a launch may use, the caller's among them: SOFTMETAL_KERNEL_THREADS. */
-static int
-pool_size(void)
-{
-    uint64_t asked = soft_settings_get(SOFT_KERNEL_THREADS);
-    if (asked != 0) {
-        return asked < MOST_THREADS ? (int)asked : MOST_THREADS;
-    }
-    pthread_once(&cpus_once, count_cpus);
-    return cpus;
-}
-
-static pool_job *
-find_job_locked(void)
-{
-    pool_job *job = first_job;
-    while (job != NULL && (!job->is_open || job->helpers == job->most_helpers)) {
-        job = job->next;
-    }
-    return job;
-}
-
-static void *
-help_launches(void *unused)
-{
-    (void)unused;
-    pthread_mutex_lock(&lock);
-    for (;;) {
-        pool_job *job = find_job_locked();
-        if (job == NULL) {
-            pthread_cond_wait(&invited, &lock);
-            continue;
-        }
-        job->helpers += 1;
-        pthread_mutex_unlock(&lock);
-        job->work(job->context);
-        pthread_mutex_lock(&lock);
-        job->helpers -= 1;
-        job->is_open = false; /* nothing is left to begin */
-        pthread_cond_broadcast(&left);
-    }
-    return NULL;
-}
-
-/* Not among the workers whom the process waits for at exit: who sleeps here holds nothing. */
-static void
-start_helpers_locked(int wanted)
-{
-    while (helper_count < wanted && soft_thread_start(help_launches, NULL)) {
-        helper_count += 1;
-    }
-}
-
-/* Let up to pool_size() - 1 others call job->work.  None may come. */
-static void
-pool_invite(pool_job *job)
-{
-    job->most_helpers = pool_size() - 1;
-    job->helpers = 0;
-    job->is_open = true;
-    pthread_mutex_lock(&lock);
-    start_helpers_locked(job->most_helpers);
-    job->next = first_job;
-    first_job = job;
-    pthread_cond_broadcast(&invited);
-    pthread_mutex_unlock(&lock);
-}
-
-/* Invite nobody any more, and return when all who came have left. */
-static void
-pool_await(pool_job *job)
-{
-    pthread_mutex_lock(&lock);
-    job->is_open = false;
-    pool_job **link = &first_job;
-    while (*link != job) {
-        link = &(*link)->next;
-    }
-    *link = job->next;
-    while (job->helpers > 0) {
-        pthread_cond_wait(&left, &lock);
-    }
-    pthread_mutex_unlock(&lock);
-}
-
 #define ALONE_NS 20000  /* so long a launch runs before others are worth waking */
 #define MOST_AT_ONCE 64 /* threadgroups */
 #define SHARES 8        /* pieces for each OS thread, so that all end at about the same time */
@@ -146,6 +29,10 @@ typedef struct work {
     soft_run run;
     uint64_t begun_count; /* atomic: threadgroups that somebody has taken */
     int threads;
+    /* behind `lock` */
+    int most_helpers, helpers; /* how many may come, how many work */
+    bool is_open;              /* ... and whether one more may come */
+    struct work *next;
 } work;
 
 /* Take up to `most` threadgroups.  0: none is left. */
@@ -175,15 +62,120 @@ work_off(work *work, soft_threadgroup *group)
     }
 }
 
+/* ---- OS threads that help, and sleep otherwise ---- */
+
+/* The list of launches is behind `lock`.  Not in a forked child, where no helper is and `lock` may
+ * never be free. */
+
+#define MOST_THREADS 64
+#define MOST_BY_DEFAULT 16 /* each may come to hold a thousand stacks */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t invited = PTHREAD_COND_INITIALIZER, left = PTHREAD_COND_INITIALIZER;
+static work *first_work;
+static int helper_count;
+
+static pthread_once_t cpus_once = PTHREAD_ONCE_INIT;
+static int cpus;
+
 static void
-help(void *context)
+count_cpus(void)
+{
+    cpu_set_t set;
+    cpus = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    cpus = cpus > MOST_BY_DEFAULT ? MOST_BY_DEFAULT : cpus;
+}
+
+/* How many OS threads a launch may use, the caller's among them: SOFTMETAL_KERNEL_THREADS. */
+static int
+pool_size(void)
+{
+    uint64_t asked = soft_settings_get(SOFT_KERNEL_THREADS);
+    if (asked != 0) {
+        return asked < MOST_THREADS ? (int)asked : MOST_THREADS;
+    }
+    pthread_once(&cpus_once, count_cpus);
+    return cpus;
+}
+
+static work *
+find_work_locked(void)
+{
+    work *found = first_work;
+    while (found != NULL && (!found->is_open || found->helpers == found->most_helpers)) {
+        found = found->next;
+    }
+    return found;
+}
+
+static void
+help(work *work)
 {
     soft_threadgroup *group = soft_threadgroup_take();
     if (group != NULL) {
-        work_off(context, group);
+        work_off(work, group);
         soft_threadgroup_give_back(group);
     }
 }
+
+static void *
+help_launches(void *unused)
+{
+    (void)unused;
+    pthread_mutex_lock(&lock);
+    for (;;) {
+        work *found = find_work_locked();
+        if (found == NULL) {
+            pthread_cond_wait(&invited, &lock);
+            continue;
+        }
+        found->helpers += 1;
+        pthread_mutex_unlock(&lock);
+        help(found);
+        pthread_mutex_lock(&lock);
+        found->helpers -= 1;
+        found->is_open = false; /* nothing is left to begin */
+        pthread_cond_broadcast(&left);
+    }
+    return NULL;
+}
+
+/* Not among the workers whom the process waits for at exit: who sleeps here holds nothing. */
+static void
+start_helpers_locked(int wanted)
+{
+    while (helper_count < wanted && soft_thread_start(help_launches, NULL)) {
+        helper_count += 1;
+    }
+}
+
+/* With up to pool_size() - 1 others; none may come.  Returns when all who came have left. */
+static void
+work_together(work *work, soft_threadgroup *group)
+{
+    work->most_helpers = pool_size() - 1;
+    work->is_open = true;
+    pthread_mutex_lock(&lock);
+    start_helpers_locked(work->most_helpers);
+    work->next = first_work;
+    first_work = work;
+    pthread_cond_broadcast(&invited);
+    pthread_mutex_unlock(&lock);
+    work_off(work, group);
+    pthread_mutex_lock(&lock);
+    work->is_open = false;
+    struct work **link = &first_work;
+    while (*link != work) {
+        link = &(*link)->next;
+    }
+    *link = work->next;
+    while (work->helpers > 0) {
+        pthread_cond_wait(&left, &lock);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- one launch ---- */
 
 /* Run threadgroups, more at a time each time, until it has lasted a while.  False: all is done,
  * or the run is stopped. */
@@ -201,15 +193,6 @@ work_alone(work *work, soft_threadgroup *group, uint64_t begin_ns)
         most = most < MOST_AT_ONCE ? 2 * most : most;
     }
     return false;
-}
-
-static void
-work_together(work *work, soft_threadgroup *group)
-{
-    pool_job job = {.work = help, .context = work};
-    pool_invite(&job);
-    work_off(work, group);
-    pool_await(&job);
 }
 
 /* Others are woken if the kernel's last launch says that it pays, or this one does by lasting. */
