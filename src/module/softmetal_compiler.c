@@ -7,7 +7,6 @@
 #include "module/module.h"
 
 #ifndef __APPLE__
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -149,62 +148,6 @@ read_functions(PyObject *list)
     return functions;
 }
 
-/* ---- the compiler's two functions; the GIL is held ---- */
-
-static soft_functions *
-open_in_python(const char *source, soft_math math, soft_compile_error *error)
-{
-    PyObject *library = Py_BuildValue("(ss)", source, math_names[math]);
-    PyObject *answer = library == NULL ? NULL : call_python(CALL_MSL_FUNCTIONS, library, NULL);
-    Py_XDECREF(library);
-    PyObject *list = take_answer(answer, error);
-    if (list == NULL) {
-        return NULL;
-    }
-    soft_functions *functions = read_functions(list);
-    if (functions == NULL) {
-        fail_by_exception(error);
-    }
-    return functions;
-}
-
-/* {index: bytes}; NULL with an exception. */
-static PyObject *
-make_constants(const soft_constant_value *values, size_t count)
-{
-    PyObject *constants = PyDict_New();
-    for (size_t i = 0; constants != NULL && i < count; i++) {
-        PyObject *index = PyLong_FromUnsignedLong(values[i].index);
-        PyObject *bytes =
-            PyBytes_FromStringAndSize((const char *)values[i].bytes, values[i].nbytes);
-        if (index == NULL || bytes == NULL || PyDict_SetItem(constants, index, bytes) < 0) {
-            Py_CLEAR(constants);
-        }
-        Py_XDECREF(index);
-        Py_XDECREF(bytes);
-    }
-    return constants;
-}
-
-static char *
-compile_in_python(PyObject *library, PyObject *function, soft_compile_error *error)
-{
-    PyObject *answer = library == NULL || function == NULL
-                           ? NULL
-                           : call_python(CALL_MSL_IMAGE, library, function);
-    PyObject *path = take_answer(answer, error);
-    const char *utf8 = path == NULL ? NULL : PyUnicode_AsUTF8(path);
-    char *copy = utf8 == NULL ? NULL : strdup(utf8);
-    if (path != NULL && copy == NULL) {
-        if (!PyErr_Occurred()) {
-            PyErr_NoMemory();
-        }
-        fail_by_exception(error);
-    }
-    Py_XDECREF(path);
-    return copy;
-}
-
 /* ---- from a thread without the GIL ---- */
 
 /* Python, for as long as a call of the compiler takes. */
@@ -233,6 +176,19 @@ end_turn(python_turn *turn)
     PyGILState_Release(turn->gil);
 }
 
+/* ---- the compiler's three functions ---- */
+
+/* The answer about a library, or about one `function` of it, what take_answer makes of it. */
+static PyObject *
+ask_about(call_python_name name, const char *source, soft_math math, PyObject *function,
+          soft_compile_error *error)
+{
+    PyObject *library = Py_BuildValue("(ss)", source, math_names[math]);
+    PyObject *answer = library == NULL ? NULL : call_python(name, library, function);
+    Py_XDECREF(library);
+    return take_answer(answer, error);
+}
+
 static soft_functions *
 open_text(const char *source, soft_math math, soft_compile_error *error)
 {
@@ -240,9 +196,29 @@ open_text(const char *source, soft_math math, soft_compile_error *error)
     if (!begin_turn(&turn, error)) {
         return NULL;
     }
-    soft_functions *functions = open_in_python(source, math, error);
+    PyObject *list = ask_about(CALL_MSL_FUNCTIONS, source, math, NULL, error);
+    soft_functions *functions = list == NULL ? NULL : read_functions(list);
+    if (list != NULL && functions == NULL) {
+        fail_by_exception(error);
+    }
     end_turn(&turn);
     return functions;
+}
+
+/* [(index, bytes)]; NULL with an exception. */
+static PyObject *
+make_constants(const soft_constant_value *values, size_t count)
+{
+    PyObject *constants = PyList_New(0);
+    for (size_t i = 0; constants != NULL && i < count; i++) {
+        PyObject *pair = Py_BuildValue("(Iy#)", values[i].index, (const char *)values[i].bytes,
+                                       (Py_ssize_t)values[i].nbytes);
+        if (pair == NULL || PyList_Append(constants, pair) < 0) {
+            Py_CLEAR(constants);
+        }
+        Py_XDECREF(pair);
+    }
+    return constants;
 }
 
 static char *
@@ -254,63 +230,22 @@ compile_text(const char *source, soft_math math, const char *function,
         return NULL;
     }
     bool is_checked = soft_settings_get(SOFT_KERNEL_CHECK) != 0;
-    PyObject *constants = make_constants(values, count);
-    PyObject *asked = constants == NULL ? NULL
-                                        : Py_BuildValue("(sNN)", function, constants,
-                                                        PyBool_FromLong(is_checked));
-    PyObject *library = asked == NULL ? NULL : Py_BuildValue("(ss)", source, math_names[math]);
-    char *path = compile_in_python(library, asked, error);
-    Py_XDECREF(library);
+    PyObject *asked = Py_BuildValue("(sNN)", function, make_constants(values, count),
+                                    PyBool_FromLong(is_checked));
+    PyObject *path = asked == NULL ? take_answer(NULL, error)
+                                   : ask_about(CALL_MSL_IMAGE, source, math, asked, error);
+    const char *utf8 = path == NULL ? NULL : PyUnicode_AsUTF8(path);
+    char *copy = utf8 == NULL ? NULL : strdup(utf8);
+    if (path != NULL && copy == NULL) {
+        if (!PyErr_Occurred()) {
+            PyErr_NoMemory();
+        }
+        fail_by_exception(error);
+    }
+    Py_XDECREF(path);
     Py_XDECREF(asked);
     end_turn(&turn);
-    return path;
-}
-
-/* Of a long path the end: there is the line. */
-static void
-keep_end(const char *text, char line[SOFT_LINE_NBYTES])
-{
-    size_t nbytes = strlen(text);
-    if (nbytes < SOFT_LINE_NBYTES) {
-        memcpy(line, text, nbytes + 1);
-        return;
-    }
-    const char *end = text + nbytes - (SOFT_LINE_NBYTES - sizeof "...");
-    while ((*end & 0xc0) == 0x80) { /* within a character */
-        end += 1;
-    }
-    snprintf(line, SOFT_LINE_NBYTES, "...%s", end);
-}
-
-/* False with an exception. */
-static bool
-ask_for_lines(const char *image_path, const uint64_t *addresses, size_t count,
-              char (*lines)[SOFT_LINE_NBYTES])
-{
-    PyObject *path = PyUnicode_DecodeFSDefault(image_path);
-    PyObject *list = PyList_New((Py_ssize_t)count);
-    for (size_t i = 0; list != NULL && i < count; i++) {
-        PyObject *address = PyLong_FromUnsignedLongLong(addresses[i]);
-        if (address == NULL) {
-            Py_CLEAR(list);
-            break;
-        }
-        PyList_SET_ITEM(list, (Py_ssize_t)i, address);
-    }
-    PyObject *texts =
-        path == NULL || list == NULL ? NULL : call_python(CALL_MSL_LINES, path, list);
-    bool is_good = texts != NULL;
-    for (size_t i = 0; is_good && i < count; i++) {
-        PyObject *text = PySequence_GetItem(texts, (Py_ssize_t)i);
-        const char *utf8 = text == NULL ? NULL : PyUnicode_AsUTF8(text);
-        is_good = utf8 != NULL;
-        keep_end(is_good ? utf8 : "", lines[i]);
-        Py_XDECREF(text);
-    }
-    Py_XDECREF(texts);
-    Py_XDECREF(list);
-    Py_XDECREF(path);
-    return is_good;
+    return copy;
 }
 
 static void
@@ -323,9 +258,21 @@ name_lines(const char *image_path, const uint64_t *addresses, size_t count,
         free(error.text);
         return;
     }
-    if (!ask_for_lines(image_path, addresses, count, lines)) {
-        PyErr_Clear(); /* the report stands without them */
+    PyObject *image = Py_BuildValue("(Nn)", PyUnicode_DecodeFSDefault(image_path),
+                                    (Py_ssize_t)SOFT_LINE_NBYTES);
+    PyObject *asked = PyBytes_FromStringAndSize((const char *)addresses,
+                                                (Py_ssize_t)(count * sizeof *addresses));
+    PyObject *rows =
+        image == NULL || asked == NULL ? NULL : call_python(CALL_MSL_LINES, image, asked);
+    bool is_good = rows != NULL && PyBytes_Check(rows) &&
+                   (size_t)PyBytes_GET_SIZE(rows) == count * SOFT_LINE_NBYTES;
+    if (is_good) {
+        memcpy(lines, PyBytes_AS_STRING(rows), count * SOFT_LINE_NBYTES);
     }
+    PyErr_Clear(); /* the report stands without them */
+    Py_XDECREF(rows);
+    Py_XDECREF(asked);
+    Py_XDECREF(image);
     end_turn(&turn);
 }
 

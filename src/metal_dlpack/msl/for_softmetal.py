@@ -35,15 +35,26 @@ def functions(library: tuple[str, str]) -> tuple[int, object]:
     return _answer(lambda: [(one.name, list(one.constants)) for one in _library(*library).functions.values()])
 
 
-def image(library: tuple[str, str], function: tuple[str, dict[int, bytes], bool]) -> tuple[int, object]:
-    """The path of the image of (name, {index: value}, is it checked), of (source, math)."""
+def image(library: tuple[str, str], function: tuple[str, list[tuple[int, bytes]], bool]) -> tuple[int, object]:
+    """The path of the image of (name, (index, value) of each constant, is it checked), of (source, math)."""
     name, constants, checked = function
-    return _answer(lambda: _library(*library).compile(name, constants, checked=checked))
+    return _answer(lambda: _library(*library).compile(name, dict(constants), checked=checked))
 
 
-def lines(image_path: str, addresses: list[int]) -> list[str]:
-    """ "file:line:column" of the instruction at each address in a checked image; "" where none is known."""
+def lines(image: tuple[str, int], addresses: bytes) -> bytes:
+    """ "file:line:column" of the instruction at each address of 64 bits in (checked image, width): rows of that width.
+
+    A row is "" where none is known, of a long one the end: there is the line.
+    """
     from .line_table import lines_of  # for reports alone
 
-    places = lines_of(image_path, addresses)
-    return [f"{file}:{line}:{column}" if line else "" for file, line, column in places]
+    path, width = image
+    places = lines_of(path, memoryview(addresses).cast("Q"))
+    return b"".join(_row(f"{file}:{line}:{column}" if line else "", width) for file, line, column in places)
+
+
+def _row(text: str, width: int) -> bytes:
+    row = text.encode()
+    if len(row) >= width:
+        row = b"..." + row[4 - width :].decode(errors="ignore").encode()  # from a whole character on
+    return row.ljust(width, b"\0")
