@@ -15,8 +15,7 @@
 
 /* The numbers in nested lists, and the shape that the lists have. */
 typedef struct nested_numbers {
-    PyObject **items; /* in C order, owned */
-    Py_ssize_t count, capacity;
+    PyObject *items; /* in C order: a list, owned, that nobody else sees */
     int ndim;
     bool is_shape_known; /* the first number, or an empty list, was reached */
     int64_t shape[LAYOUT_MAX_NDIM];
@@ -108,24 +107,13 @@ is_for_numpy(md_state *state, PyObject *op)
 static int
 add_item(nested_numbers *numbers, PyObject *item)
 {
-    if (numbers->count == numbers->capacity) {
-        Py_ssize_t capacity = numbers->capacity == 0 ? 16 : 2 * numbers->capacity;
-        PyObject **items = PyMem_Realloc(numbers->items, (size_t)capacity * sizeof *items);
-        if (items == NULL) {
-            PyErr_NoMemory();
-            return -1;
-        }
-        numbers->items = items;
-        numbers->capacity = capacity;
-    }
     int kind = kind_of(item);
     if (kind < 0 && numbers->odd == NULL) {
         numbers->odd = item;
         memcpy(numbers->odd_place, numbers->place, sizeof numbers->place);
     }
     numbers->widest = kind > numbers->widest ? kind : numbers->widest;
-    numbers->items[numbers->count++] = Py_NewRef(item);
-    return 1;
+    return PyList_Append(numbers->items, item) < 0 ? -1 : 1;
 }
 
 static int
@@ -167,8 +155,7 @@ check_length(nested_numbers *numbers, int depth, Py_ssize_t length)
     return length == numbers->shape[depth] ? 0 : refuse_length(numbers, depth, length);
 }
 
-/* Read `x`: a number, or lists, tuples and ranges of what is read likewise.  Whatever the answer,
- * nested_numbers_clear ends `numbers`.
+/* Read `x`: a number, or lists, tuples and ranges of what is read likewise.
  * 1: it was read; an item can still be no number.  0: an array or another sequence is in it,
  * which NumPy must read.  -1 with ValueError: lists of different lengths or depths, or more
  * than 64 axes. */
@@ -189,16 +176,6 @@ read_nested(md_state *state, PyObject *x, int depth, nested_numbers *numbers)
     }
     Py_DECREF(entries);
     return answer;
-}
-
-static void
-nested_numbers_clear(nested_numbers *numbers)
-{
-    for (Py_ssize_t i = 0; i < numbers->count; i++) {
-        Py_DECREF(numbers->items[i]);
-    }
-    PyMem_Free(numbers->items);
-    *numbers = (nested_numbers){0};
 }
 
 /* ---- the element type ---- */
@@ -386,10 +363,15 @@ array_of_items(md_state *state, PyObject *const *items, int ndim, const int64_t 
 int
 asarray_numbers(md_state *state, PyObject *x, const import_request *request, PyObject **out)
 {
-    nested_numbers numbers = {0};
+    nested_numbers numbers = {.items = PyList_New(0)};
     bool has_dtype = request->dtype != NULL && request->dtype->lanes == 1;
     DLDataType dtype;
     *out = NULL;
+    if (numbers.items == NULL) {
+        return -1;
+    }
+    PyObject_GC_UnTrack(
+        numbers.items); /* numbers run code, which could find it and change it */
     int answer = read_nested(state, x, 0, &numbers);
     if (answer == 1 && has_dtype) {
         dtype = *request->dtype;
@@ -398,11 +380,11 @@ asarray_numbers(md_state *state, PyObject *x, const import_request *request, PyO
         answer = -1;
     }
     if (answer == 1) {
-        *out =
-            array_of_items(state, numbers.items, numbers.ndim, numbers.shape, dtype, request);
+        *out = array_of_items(state, PySequence_Fast_ITEMS(numbers.items), numbers.ndim,
+                              numbers.shape, dtype, request);
         answer = *out == NULL ? -1 : 1;
     }
-    nested_numbers_clear(&numbers);
+    Py_DECREF(numbers.items);
     return answer;
 }
 
