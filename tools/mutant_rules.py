@@ -70,7 +70,7 @@ METHOD = re.compile(r"^[-+] \([^)]*\)(\w+)")
 def functions(code: str) -> list[Function]:
     found = []
     for match in BODY.finditer(code):
-        head = match["head"]
+        head = re.sub(r"\A.*?^ARGS_\w+\((\w+),", r"PyObject *\n\1(", match["head"], flags=re.S | re.M)  # python/args.h
         name = METHOD.match(head) or re.search(r"(\w+)\s*\(", re.sub(r"__attribute__\(\(.*?\)\)", "", head))
         returns = re.sub(r"__attribute__\(\(.*?\)\)", "", head)[: name.start()]
         found.append(Function(name[1], " ".join(returns.split()), match.start("body"), match.end("body")))

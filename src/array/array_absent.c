@@ -258,7 +258,7 @@ absent_set(PyObject *op, PyObject *Py_UNUSED(value), void *text)
 #define ABSENT_ROW(name, instead) \
     {name, absent_get, absent_set, NULL, (void *)("'" name "'; write " instead)},
 static PyGetSetDef absent_getset[] = {
-    ARRAY_MATHS_LIST(MATHS_ROW) ARRAY_ABSENT_LIST(ABSENT_ROW){NULL, NULL, NULL, NULL, NULL},
+    ARRAY_MATHS_LIST(MATHS_ROW) ARRAY_ABSENT_LIST(ABSENT_ROW) MD_LAST_FACT,
 };
 #undef MATHS_ROW
 #undef ABSENT_ROW

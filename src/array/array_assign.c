@@ -87,17 +87,13 @@ const char array_doc_fill[] =
     "OverflowError\n    An integer does not fit the element type.\n"
     "ValueError\n    The array is read-only.";
 
-PyObject *
-array_method_fill(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+ARGS_METHOD(array_method_fill, op, "Array.fill", 1, 1, 1, "value", "stream")
 {
-    static const args_spec spec = {"Array.fill", 1, 1, 1, {"value", "stream", NULL}};
-    PyObject *values[2];
     metal_stream *stream;
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        stream_convert_target(state_of(op), "Array.fill", values[1], &stream) < 0) {
+    if (stream_convert_target(state_of(op), function, values[1], &stream) < 0) {
         return NULL;
     }
-    int result = array_fill("Array.fill", array_cast(op), values[0], stream);
+    int result = array_fill(function, array_cast(op), values[0], stream);
     stream_release(stream);
     return result < 0 ? NULL : Py_NewRef(Py_None);
 }

@@ -115,33 +115,25 @@ const char array_from_buffer_doc[] =
     "ValueError\n    Items would lie outside the Buffer, or unaligned.\n\n"
     "Memory: no copy; the Array keeps the Buffer open.";
 
-PyObject *
-array_from_buffer(PyObject *buffer, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+ARGS_METHOD(array_from_buffer, buffer, "Buffer.array", 0, 4, 1, "layout_or_shape", "dtype",
+            "byte_offset", "padded")
 {
-    static const args_spec spec = {
-        "Buffer.array", 0, 4, 1, {"layout_or_shape", "dtype", "byte_offset", "padded", NULL}};
     md_state *state = state_of(buffer);
-    PyObject *values[4];
     int is_padded = 0;
     DLDataType dtype = {kDLFloat, 32, 1};
     strided_layout layout;
     int64_t byte_offset = 0;
     bool has_offset;
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
-        return NULL;
-    }
     has_offset = args_is_given(values[2]);
-    if ((values[1] != NULL &&
-         dtype_type_convert(state, "Buffer.array", values[1], &dtype) < 0) ||
-        (has_offset &&
-         args_int64("Buffer.array", "byte_offset", values[2], &byte_offset) < 0) ||
+    if ((values[1] != NULL && dtype_type_convert(state, function, values[1], &dtype) < 0) ||
+        (has_offset && args_int64(function, "byte_offset", values[2], &byte_offset) < 0) ||
         (values[3] != NULL && (is_padded = PyObject_IsTrue(values[3])) < 0) ||
-        (is_padded && array_check_padding("Buffer.array", dtype) < 0) ||
+        (is_padded && array_check_padding(function, dtype) < 0) ||
         convert_layout(state, values[0], dtype, &layout) < 0) {
         return NULL;
     }
     /* last: an argument's __index__ can close it */
-    metal_storage *storage = buffer_open_storage("Buffer.array", buffer_cast(buffer));
+    metal_storage *storage = buffer_open_storage(function, buffer_cast(buffer));
     if (storage == NULL) {
         return NULL;
     }

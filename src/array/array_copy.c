@@ -243,10 +243,7 @@ move_items(const array_side *dst, char *to, const array_side *src, char *from, b
     if (layout_volume(&dst->layout) < LARGE_COPY / dst->layout.itemsize) {
         return move_nogil(dst, to, src, from, is_bits);
     }
-    bool is_done;
-    Py_BEGIN_ALLOW_THREADS
-    is_done = move_nogil(dst, to, src, from, is_bits);
-    Py_END_ALLOW_THREADS
+    bool is_done = WITHOUT_GIL(move_nogil(dst, to, src, from, is_bits));
     return is_done;
 }
 
@@ -353,31 +350,27 @@ const char array_doc_copy[] =
     "Returns\n-------\nArray\n    Writable; without a stream the copy is complete.\n\n"
     "Raises\n------\nMemoryError, MetalError";
 
-PyObject *
-array_method_copy(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+ARGS_METHOD(array_method_copy, op, "Array.copy", 0, 2, 0, "order", "storage", "stream",
+            "padded")
 {
-    static const args_spec spec = {
-        "Array.copy", 0, 2, 0, {"order", "storage", "stream", "padded", NULL}};
     ArrayObject *self = array_cast(op);
-    PyObject *values[4];
     metal_stream *stream;
     int padded;
     array_creation what = array_like(self);
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        convert_order(self, values[0], &what.order) < 0 ||
-        args_tristate("Array.copy", "padded", values[3], &padded) < 0 ||
-        (padded == 1 && array_check_padding("Array.copy", self->dtype) < 0)) {
+    if (convert_order(self, values[0], &what.order) < 0 ||
+        args_tristate(function, "padded", values[3], &padded) < 0 ||
+        (padded == 1 && array_check_padding(function, self->dtype) < 0)) {
         return NULL;
     }
     if (args_is_given(values[1]) &&
-        storage_mode_convert(state_of(op), "Array.copy", values[1], &what.mode) < 0) {
+        storage_mode_convert(state_of(op), function, values[1], &what.mode) < 0) {
         return NULL;
     }
-    if (stream_convert_target(state_of(op), "Array.copy", values[2], &stream) < 0) {
+    if (stream_convert_target(state_of(op), function, values[2], &stream) < 0) {
         return NULL;
     }
     what.is_padded = padded < 0 ? self->is_padded : padded;
-    PyObject *result = array_copied("Array.copy", self, &what, stream);
+    PyObject *result = array_copied(function, self, &what, stream);
     stream_release(stream);
     return result;
 }

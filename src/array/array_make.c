@@ -36,10 +36,8 @@ set_zero(md_state *state, const char *function, PyObject *array)
     metal_storage *storage = array_storage(array_cast(array));
     bridge_error error;
     bridge_error_clear(&error);
-    bridge_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = staging_set_bytes(storage, 0, storage->nbytes, 0, &error);
-    Py_END_ALLOW_THREADS
+    bridge_status status =
+        WITHOUT_GIL(staging_set_bytes(storage, 0, storage->nbytes, 0, &error));
     return errors_check_status(state, function, status, &error, storage->nbytes);
 }
 

@@ -40,10 +40,7 @@ map_stage(const char *function, ArrayObject *self, array_mapping *out)
     bool is_read = out->access != MAP_OVERWRITE || array_is_packed(self);
     bridge_error error;
     bridge_error_clear(&error);
-    bridge_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = staging_open(&range, is_read, &error);
-    Py_END_ALLOW_THREADS
+    bridge_status status = WITHOUT_GIL(staging_open(&range, is_read, &error));
     if (errors_check_status(state_of((PyObject *)self), function, status, &error,
                             range.nbytes) < 0) {
         return -1;
@@ -88,13 +85,11 @@ flush_stage(const char *function, ArrayObject *self, const array_mapping *mappin
     strided_layout layout;
     bridge_error error;
     bridge_error_clear(&error);
-    bridge_status status;
     array_get_layout(self, &layout);
-    Py_BEGIN_ALLOW_THREADS
-    status = array_is_packed(self)
-                 ? staging_flush(&range, &error)
-                 : staging_flush_items(&range, &layout, self->byte_offset, &error);
-    Py_END_ALLOW_THREADS
+    bridge_status status =
+        WITHOUT_GIL(array_is_packed(self)
+                        ? staging_flush(&range, &error)
+                        : staging_flush_items(&range, &layout, self->byte_offset, &error));
     return errors_check_status(state_of((PyObject *)self), function, status, &error,
                                range.nbytes);
 }

@@ -341,22 +341,18 @@ const char array_doc_astype[] =
     "    NumPy is not installed, or ml_dtypes for types that NumPy lacks: they convert.\n"
     "MemoryError, MetalError";
 
-PyObject *
-array_method_astype(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+ARGS_METHOD(array_method_astype, op, "Array.astype", 1, 1, 1, "dtype", "copy")
 {
-    static const args_spec spec = {"Array.astype", 1, 1, 1, {"dtype", "copy", NULL}};
     ArrayObject *self = array_cast(op);
-    PyObject *values[2];
     DLDataType dtype;
     int copy = 1;
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        dtype_type_convert(state_of(op), "Array.astype", values[0], &dtype) < 0 ||
+    if (dtype_type_convert(state_of(op), function, values[0], &dtype) < 0 ||
         (values[1] != NULL && (copy = PyObject_IsTrue(values[1])) < 0)) {
         return NULL;
     }
     if (!dtype_equal(dtype, self->dtype)) {
-        return array_numpy_convert("Array.astype", self, dtype, array_storage(self)->mode);
+        return array_numpy_convert(function, self, dtype, array_storage(self)->mode);
     }
     array_creation what = array_like(self);
-    return copy ? array_copied("Array.astype", self, &what, NULL) : array_alias(self);
+    return copy ? array_copied(function, self, &what, NULL) : array_alias(self);
 }

@@ -62,11 +62,9 @@ run(const queue_call *call, const work_items *dst, const work_items *src, const 
     bool waits)
 {
     uint64_t value;
-    bridge_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = src != NULL ? work_items_copy(call->stream, dst, src, &value)
-                         : work_items_fill(call->stream, dst, item, &value);
-    Py_END_ALLOW_THREADS
+    bridge_status status =
+        WITHOUT_GIL(src != NULL ? work_items_copy(call->stream, dst, src, &value)
+                                : work_items_fill(call->stream, dst, item, &value));
     if (errors_check_status(call->state, call->function, status, NULL, dst->storage->nbytes) <
         0) {
         return -1;
@@ -218,9 +216,7 @@ array_method_metal_stream(PyObject *op, PyObject *Py_UNUSED(unused))
     stream_mark mark = {0};
     bridge_status status = stream_default_status();
     if (stream != NULL) {
-        Py_BEGIN_ALLOW_THREADS
-        status = work_mark_storage(stream, storage, &mark);
-        Py_END_ALLOW_THREADS
+        status = WITHOUT_GIL(work_mark_storage(stream, storage, &mark));
     }
     if (status != BRIDGE_OK) { /* unreached: no test makes it fail here */
         return errors_from_bridge(state_of(op), "Array.__metal_stream__", status, NULL, 0);

@@ -215,26 +215,20 @@ const char array_doc_squeeze[] =
     "Raises\n------\n"
     "ValueError\n    A named axis has another extent, or is out of range.";
 
-PyObject *
-array_method_squeeze(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+ARGS_METHOD(array_method_squeeze, op, "Array.squeeze", 0, 1, 0, "axis")
 {
-    static const args_spec spec = {"Array.squeeze", 0, 1, 0, {"axis", NULL}};
-    PyObject *values[1];
     int64_t axes[LAYOUT_MAX_NDIM];
     int count;
     strided_layout layout;
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
-        return NULL;
-    }
     if (!args_is_given(values[0])) {
         array_get_layout(array_cast(op), &layout);
         layout_squeezed(&layout, &layout);
         return array_view(array_cast(op), &layout);
     }
-    if (args_int64s("Array.squeeze", "axis", values[0], axes, LAYOUT_MAX_NDIM, &count) < 0) {
+    if (args_int64s(function, "axis", values[0], axes, LAYOUT_MAX_NDIM, &count) < 0) {
         return NULL;
     }
-    return view_by(layout_squeezed_axes, op, "Array.squeeze", count, axes);
+    return view_by(layout_squeezed_axes, op, function, count, axes);
 }
 
 const char array_doc_expand_dims[] =
@@ -246,18 +240,13 @@ const char array_doc_expand_dims[] =
     "Raises\n------\n"
     "ValueError\n    axis is out of range, or there are 64 dimensions already.";
 
-PyObject *
-array_method_expand_dims(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
-                         PyObject *kwnames)
+ARGS_METHOD(array_method_expand_dims, op, "Array.expand_dims", 0, 1, 1, "axis")
 {
-    static const args_spec spec = {"Array.expand_dims", 0, 1, 1, {"axis", NULL}};
-    PyObject *values[1];
     int64_t axis;
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        args_int64("Array.expand_dims", "axis", values[0], &axis) < 0) {
+    if (args_int64(function, "axis", values[0], &axis) < 0) {
         return NULL;
     }
-    return view_by(layout_expanded, op, "Array.expand_dims", 1, &axis);
+    return view_by(layout_expanded, op, function, 1, &axis);
 }
 
 const char array_doc_broadcast_to[] =
@@ -268,21 +257,15 @@ const char array_doc_broadcast_to[] =
     "Raises\n------\n"
     "ValueError\n    The shapes do not fit, by NumPy's broadcasting rules.";
 
-PyObject *
-array_method_broadcast_to(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
-                          PyObject *kwnames)
+ARGS_METHOD(array_method_broadcast_to, op, "Array.broadcast_to", 0, 1, 1, "shape")
 {
-    static const args_spec spec = {"Array.broadcast_to", 0, 1, 1, {"shape", NULL}};
-    PyObject *values[1];
     int64_t shape[LAYOUT_MAX_NDIM];
     int ndim;
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        args_int64s("Array.broadcast_to", "shape", values[0], shape, LAYOUT_MAX_NDIM, &ndim) <
-            0) {
+    if (args_int64s(function, "shape", values[0], shape, LAYOUT_MAX_NDIM, &ndim) < 0) {
         return NULL;
     }
     /* one item stands in many places */
-    return make_readonly(view_by(layout_broadcast, op, "Array.broadcast_to", ndim, shape));
+    return make_readonly(view_by(layout_broadcast, op, function, ndim, shape));
 }
 
 const char array_doc_flatten[] =
@@ -295,24 +278,20 @@ const char array_doc_flatten[] =
     "ValueError\n    The axes are out of range or in the wrong order.\n"
     "CopyRequiredError\n    The strides do not allow it; call copy() first.";
 
-PyObject *
-array_method_flatten(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+ARGS_METHOD(array_method_flatten, op, "Array.flatten", 0, 2, 0, "start_axis", "end_axis")
 {
-    static const args_spec spec = {"Array.flatten", 0, 2, 0, {"start_axis", "end_axis", NULL}};
-    PyObject *values[2];
     int64_t first = 0, last = -1, shape[LAYOUT_MAX_NDIM] = {1};
     int start, end, ndim = array_cast(op)->ndim;
     layout_fault fault;
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        (values[0] && args_int64("Array.flatten", "start_axis", values[0], &first) < 0) ||
-        (values[1] && args_int64("Array.flatten", "end_axis", values[1], &last) < 0)) {
+    if ((values[0] && args_int64(function, "start_axis", values[0], &first) < 0) ||
+        (values[1] && args_int64(function, "end_axis", values[1], &last) < 0)) {
         return NULL;
     }
     if (ndim == 0) { /* one item is a vector of one */
-        return view_as(op, "Array.flatten", shape, 1);
+        return view_as(op, function, shape, 1);
     }
     if (!layout_axis(first, ndim, &start, &fault) || !layout_axis(last, ndim, &end, &fault)) {
-        return errors_from_layout(state_of(op), "Array.flatten", &fault);
+        return errors_from_layout(state_of(op), function, &fault);
     }
     if (start > end) {
         return PyErr_Format(PyExc_ValueError,
@@ -325,7 +304,7 @@ array_method_flatten(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyOb
         to += axis > 0 && !is_joined;
         shape[to] = is_joined ? shape[to] * extent : extent; /* the volume at most */
     }
-    return view_as(op, "Array.flatten", shape, ndim - (end - start));
+    return view_as(op, function, shape, ndim - (end - start));
 }
 
 /* ---- rights ---- */
@@ -402,17 +381,13 @@ const char array_doc_view[] =
     "    The last axis is not contiguous or its bytes do not divide, or the items would not\n"
     "    be aligned.";
 
-PyObject *
-array_method_view(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+ARGS_METHOD(array_method_view, op, "Array.view", 0, 1, 1, "dtype")
 {
-    static const args_spec spec = {"Array.view", 0, 1, 1, {"dtype", NULL}};
     ArrayObject *self = array_cast(op);
     md_state *state = state_of(op);
-    PyObject *values[1];
     DLDataType dtype;
     strided_layout out;
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        dtype_type_convert(state, "Array.view", values[0], &dtype) < 0) {
+    if (dtype_type_convert(state, function, values[0], &dtype) < 0) {
         return NULL;
     }
     /* Padded items stay so in a type of as many bits; seen as whole bytes they are bytes. */

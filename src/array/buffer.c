@@ -41,14 +41,11 @@ metal_storage *
 buffer_allocate_storage(md_state *state, const char *function, const device_record *device,
                         size_t nbytes, bridge_storage mode)
 {
-    bridge_status status;
     metal_storage *storage = storage_reuse(device, nbytes, mode);
     if (storage != NULL) {
         return storage;
     }
-    Py_BEGIN_ALLOW_THREADS
-    status = storage_new(device, nbytes, mode, &storage);
-    Py_END_ALLOW_THREADS
+    bridge_status status = WITHOUT_GIL(storage_new(device, nbytes, mode, &storage));
     if (status != BRIDGE_OK) {
         (void)errors_no_buffer(state, function, status, device, nbytes);
         return NULL;
@@ -145,16 +142,9 @@ const char buffer_from_handle_doc[] =
     "Memory: no copy.  The handle of read-only memory always gives a read-only Buffer.\n"
     "Threads: the GIL is held.";
 
-PyObject *
-buffer_from_handle(PyObject *type, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+ARGS_METHOD(buffer_from_handle, type, "Buffer.from_handle", 0, 2, 1, "handle", "size", "owner")
 {
-    static const args_spec spec = {
-        "Buffer.from_handle", 0, 2, 1, {"handle", "size", "owner", NULL}};
     md_state *state = PyType_GetModuleState((PyTypeObject *)type);
-    PyObject *values[3];
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
-        return NULL;
-    }
     if (errors_check_fork(state, "Buffer.from_handle") < 0) {
         return NULL;
     }
@@ -166,8 +156,7 @@ buffer_from_handle(PyObject *type, PyObject *const *args, Py_ssize_t nargs, PyOb
         lookup_handle(handle); /* its MTLBuffer is longer than was asked for */
     size_t length = ours != NULL ? ours->nbytes : bridge_buffer_nbytes(handle);
     int64_t size = (int64_t)length;
-    if (args_is_given(values[1]) &&
-        buffer_convert_size("Buffer.from_handle", values[1], &size) < 0) {
+    if (args_is_given(values[1]) && buffer_convert_size(function, values[1], &size) < 0) {
         storage_release(ours);
         return NULL;
     }
@@ -224,17 +213,9 @@ const char buffer_from_iosurface_doc[] =
     "IOSurfaceLock and IOSurfaceUnlock.\n\n"
     "Source: IOSurfaceRef.h; MTLDevice newBufferWithBytesNoCopy:length:options:deallocator:.";
 
-PyObject *
-buffer_from_iosurface(PyObject *type, PyObject *const *args, Py_ssize_t nargs,
-                      PyObject *kwnames)
+ARGS_METHOD(buffer_from_iosurface, type, "Buffer.from_iosurface", 0, 1, 1, "handle", "device")
 {
-    static const args_spec spec = {
-        "Buffer.from_iosurface", 0, 1, 1, {"handle", "device", NULL}};
     md_state *state = PyType_GetModuleState((PyTypeObject *)type);
-    PyObject *values[2];
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
-        return NULL;
-    }
     if (!PyLong_Check(values[0])) {
         return PyErr_Format(PyExc_TypeError,
                             "Buffer.from_iosurface: the handle must be an int (the address of "
@@ -245,16 +226,13 @@ buffer_from_iosurface(PyObject *type, PyObject *const *args, Py_ssize_t nargs,
     if (handle == NULL && PyErr_Occurred()) {
         return NULL;
     }
-    const device_record *device = device_convert(state, "Buffer.from_iosurface", values[1]);
+    const device_record *device = device_convert(state, function, values[1]);
     if (device == NULL) {
         return NULL;
     }
     metal_storage *storage;
     size_t nbytes;
-    bridge_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = storage_wrap_surface(device, handle, &storage, &nbytes);
-    Py_END_ALLOW_THREADS
+    bridge_status status = WITHOUT_GIL(storage_wrap_surface(device, handle, &storage, &nbytes));
     /* unreached: only on a Mac */
     return status == BRIDGE_OK ? buffer_from_storage(state, storage)
                                : refuse_surface(state, status, nbytes);
@@ -305,9 +283,7 @@ move_bytes(PyObject *op, const char *function, const byte_move *move)
     buffer_hold(buffer_cast(op)); /* another thread must not close it meanwhile */
     int result = wait_rule_for_work(state_of(op), function, storage, move->kind != GET);
     if (result == 0) {
-        Py_BEGIN_ALLOW_THREADS
-        status = move_nogil(storage, move, &error);
-        Py_END_ALLOW_THREADS
+        status = WITHOUT_GIL(move_nogil(storage, move, &error));
         result = errors_check_status(state_of(op), function, status, &error, storage->nbytes);
     }
     buffer_unhold(buffer_cast(op));

@@ -32,22 +32,19 @@ open_side(array_side *side, md_state *state, PyObject *value, const import_reque
 /* ---- copy_from, copy_to ---- */
 
 static PyObject *
-copy_with(PyObject *op, const args_spec *spec, PyObject *const *args, Py_ssize_t nargs,
-          PyObject *kwnames, bool is_written)
+copy_with(PyObject *op, const char *function, PyObject *const *values, bool is_written)
 {
     /* what is written must be the memory itself */
     import_request request = {.copy = is_written ? -1 : 0};
-    PyObject *values[2];
     metal_stream *stream;
     array_side own, other;
     array_side_set(&own, array_cast(op));
-    if (args_parse(spec, args, nargs, kwnames, values) < 0 ||
-        stream_convert_target(state_of(op), spec->function, values[1], &stream) < 0) {
+    if (stream_convert_target(state_of(op), function, values[1], &stream) < 0) {
         return NULL;
     }
     int result = open_side(&other, state_of(op), values[0], &request);
     if (result == 0) {
-        result = array_copy_sides(spec->function, is_written ? &own : &other,
+        result = array_copy_sides(function, is_written ? &own : &other,
                                   is_written ? &other : &own, stream);
         array_side_close(&other);
     }
@@ -75,11 +72,9 @@ const char array_doc_copy_from[] =
     "the buffers through this package come after it; a source in CPU memory is read before\n"
     "it returns.";
 
-PyObject *
-array_method_copy_from(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+ARGS_METHOD(array_method_copy_from, op, "Array.copy_from", 1, 2, 1, "src", "stream")
 {
-    static const args_spec spec = {"Array.copy_from", 1, 2, 1, {"src", "stream", NULL}};
-    return copy_with(op, &spec, args, nargs, kwnames, true);
+    return copy_with(op, function, values, true);
 }
 
 const char array_doc_copy_to[] =
@@ -98,9 +93,7 @@ const char array_doc_copy_to[] =
     "MemoryError, MetalError\n\n"
     "Otherwise as copy_from().";
 
-PyObject *
-array_method_copy_to(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+ARGS_METHOD(array_method_copy_to, op, "Array.copy_to", 1, 2, 1, "dst", "stream")
 {
-    static const args_spec spec = {"Array.copy_to", 1, 2, 1, {"dst", "stream", NULL}};
-    return copy_with(op, &spec, args, nargs, kwnames, false);
+    return copy_with(op, function, values, false);
 }

@@ -65,15 +65,11 @@ const char array_doc_array[] =
     "the dtype differs.\n\n"
     "Source: NumPy's array interface protocol, NEP 50 keyword `copy`.";
 
-PyObject *
-array_method_array(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+ARGS_METHOD(array_method_array, op, "Array.__array__", 0, 2, 0, "dtype", "copy")
 {
-    static const args_spec spec = {"Array.__array__", 0, 2, 0, {"dtype", "copy", NULL}};
-    PyObject *values[2];
     int copy;
     bool is_fresh;
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        args_tristate("Array.__array__", "copy", values[1], &copy) < 0 ||
+    if (args_tristate(function, "copy", values[1], &copy) < 0 ||
         array_raise_unheard(array_cast(op)) < 0) {
         return NULL;
     }
@@ -239,11 +235,9 @@ host_view_traverse(PyObject *op, visitproc visit, void *arg)
 static void
 host_view_dealloc(PyObject *op)
 {
-    PyTypeObject *type = Py_TYPE(op);
     PyObject_GC_UnTrack(op);
     Py_DECREF((PyObject *)array_of_host_view(op));
-    type->tp_free(op);
-    Py_DECREF(type);
+    state_free_object(op);
 }
 
 PyDoc_STRVAR(
@@ -259,13 +253,7 @@ static PyType_Slot host_view_slots[] = {
     {Py_bf_getbuffer, host_view_getbuffer}, {0, NULL},
 };
 
-PyType_Spec host_view_spec = {
-    .name = "metal_dlpack.HostView",
-    .basicsize = sizeof(HostViewObject),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE |
-             Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = host_view_slots,
-};
+MD_SPEC(host_view, "HostView", sizeof(HostViewObject), 0, Py_TPFLAGS_DISALLOW_INSTANTIATION);
 
 /* ---- __array_interface__ ----
  *

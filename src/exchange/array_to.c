@@ -325,17 +325,12 @@ const char array_doc_to_device[] =
     "Threads: the GIL is released while waiting and copying.\n\n"
     "Source: array API standard 2025.12, array.to_device.";
 
-PyObject *
-array_method_to_device(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+ARGS_METHOD(array_method_to_device, op, "Array.to_device", 0, 2, 1, "device", "stream")
 {
-    static const args_spec spec = {"Array.to_device", 0, 2, 1, {"device", "stream", NULL}};
     md_state *state = state_of(op);
-    PyObject *values[2], *result = NULL;
+    PyObject *result = NULL;
     import_request request = {.copy = -1};
     bool is_cpu = false;
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
-        return NULL;
-    }
     request.device = convert_place(state, values[0], &is_cpu);
     if ((request.device == NULL && !is_cpu) ||
         stream_convert_order(state, to_device, values[1], &request.order) < 0) {

@@ -374,27 +374,23 @@ PyDoc_STRVAR(
     "ImportError\n    NumPy is not installed: it converts memory, and reads lists with arrays "
     "in them.");
 
-static PyObject *
-core_asarray(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+ARGS_FUNCTION(core_asarray, module, "asarray", 1, 1, 1, "x", "dtype", "device", "copy",
+              "storage")
 {
-    static const args_spec spec = {
-        "asarray", 1, 1, 1, {"x", "dtype", "device", "copy", "storage", NULL}};
     md_state *state = state_of_module(module);
-    PyObject *values[5];
     import_request request = {0};
     DLDataType dtype;
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        args_tristate("asarray", "copy", values[3], &request.copy) < 0) {
+    if (args_tristate(function, "copy", values[3], &request.copy) < 0) {
         return NULL;
     }
     if (args_is_given(values[1])) {
-        if (dtype_type_convert(state, "asarray", values[1], &dtype) < 0) {
+        if (dtype_type_convert(state, function, values[1], &dtype) < 0) {
             return NULL;
         }
         request.dtype = &dtype;
     }
     if (args_is_given(values[2]) &&
-        (request.device = device_convert(state, "asarray", values[2])) == NULL) {
+        (request.device = device_convert(state, function, values[2])) == NULL) {
         return NULL;
     }
     PyObject *array = asarray_import(state, values[0], &request);

@@ -209,15 +209,11 @@ const char buffer_from_host_doc[] =
     "Threads: the GIL is released while Metal wraps the pages.\n\n"
     "Source: MTLDevice newBufferWithBytesNoCopy:length:options:deallocator:.";
 
-PyObject *
-buffer_from_host(PyObject *type, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+ARGS_METHOD(buffer_from_host, type, "Buffer.from_host", 0, 1, 1, "obj", "writable")
 {
-    static const args_spec spec = {"Buffer.from_host", 0, 1, 1, {"obj", "writable", NULL}};
     md_state *state = PyType_GetModuleState((PyTypeObject *)type);
-    PyObject *values[2];
     int writable;
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        args_tristate(function, "writable", values[1], &writable) < 0) {
+    if (args_tristate(function, "writable", values[1], &writable) < 0) {
         return NULL;
     }
     PyObject *buffer = buffer_of_memory(state, values[0]);

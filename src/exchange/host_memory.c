@@ -111,16 +111,14 @@ wrap_bytes(const host_bytes *bytes, const storage_owner *owner, const device_rec
            size_t *offset_bytes, dlpack_fault *reason)
 {
     metal_storage *storage;
-    bridge_status status;
     if (are_pages_too_long(bytes->address, bytes->nbytes, device, reason)) {
         return NULL;
     }
     metal_storage *parent = find_parent(bytes, device);
-    Py_BEGIN_ALLOW_THREADS
-    status = parent != NULL ? wrap_pages(parent, bytes, owner, &storage, offset_bytes)
-                            : storage_wrap_host(device, bytes->address, bytes->nbytes, owner,
-                                                &storage, offset_bytes);
-    Py_END_ALLOW_THREADS
+    bridge_status status =
+        WITHOUT_GIL(parent != NULL ? wrap_pages(parent, bytes, owner, &storage, offset_bytes)
+                                   : storage_wrap_host(device, bytes->address, bytes->nbytes,
+                                                       owner, &storage, offset_bytes));
     if (status != BRIDGE_OK) {
         *reason = (dlpack_fault){COPY_METAL, status, 0, 0};
         return NULL;

@@ -338,10 +338,8 @@ torch_signal(md_state *state, PyObject **moment)
     if (op == NULL) {
         return -1;
     }
-    bridge_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = signal_nogil(device, &event_cast(op)->event, &event_cast(op)->value);
-    Py_END_ALLOW_THREADS
+    bridge_status status =
+        WITHOUT_GIL(signal_nogil(device, &event_cast(op)->event, &event_cast(op)->value));
     if (status != BRIDGE_OK) {
         Py_DECREF(op);
         (void)errors_from_bridge(state, "torch's queue", status, NULL, 0);
@@ -354,9 +352,6 @@ torch_signal(md_state *state, PyObject **moment)
 int
 torch_wait(md_state *state, ArrayObject *array)
 {
-    bridge_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = wait_nogil(array_storage(array));
-    Py_END_ALLOW_THREADS
+    bridge_status status = WITHOUT_GIL(wait_nogil(array_storage(array)));
     return errors_check_status(state, "torch's queue", status, NULL, 0);
 }

@@ -93,11 +93,9 @@ static int
 submit(kernel_call *call, const bridge_grid *grid, work_time *time, uint64_t *value)
 {
     launch_job job = {call, grid};
-    bridge_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = work_submit(call->stream, call->operands, call->operand_count, encode_launch, &job,
-                         time, value);
-    Py_END_ALLOW_THREADS
+    bridge_status status =
+        WITHOUT_GIL(work_submit(call->stream, call->operands, call->operand_count,
+                                encode_launch, &job, time, value));
     return errors_check_status(call->state, call->kernel->function, status, NULL, 0);
 }
 

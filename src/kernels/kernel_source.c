@@ -106,11 +106,8 @@ kernel_source_compile(md_state *state, const kernel_source *request,
     if (source != NULL) {
         char *message = NULL;
         bool is_source = false;
-        bridge_status status;
-        Py_BEGIN_ALLOW_THREADS
-        status =
-            bridge_library_new(device->handle, source, math, &library, &message, &is_source);
-        Py_END_ALLOW_THREADS
+        bridge_status status = WITHOUT_GIL(
+            bridge_library_new(device->handle, source, math, &library, &message, &is_source));
         if (status != BRIDGE_OK) {
             kernel_source_raise(state, request->function, status, message, is_source);
         }

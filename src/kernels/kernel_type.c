@@ -19,7 +19,8 @@
 
 typedef struct {
     PyObject_HEAD
-    PyObject *name, *kind, *dtype, *access; /* each owned */
+    PyObject *name, *dtype; /* owned */
+    const char *kind, *access;
     unsigned index;
     Py_ssize_t nbytes;
 } ArgumentObject;
@@ -51,36 +52,29 @@ argument_new(md_state *state, const kernel_parameter *parameter)
         return NULL;
     }
     ArgumentObject *self = argument_cast(op);
-    const char *access = !parameter->is_written ? "read"
-                         : parameter->is_read   ? "read_write"
-                                                : "write";
     self->name = Py_NewRef(parameter->name);
-    self->kind =
-        PyUnicode_InternFromString(parameter->is_threadgroup ? "threadgroup" : "buffer");
+    self->kind = parameter->is_threadgroup ? "threadgroup" : "buffer";
     self->dtype = element_type_of(state, &parameter->type);
-    self->access = PyUnicode_InternFromString(access);
+    self->access = !parameter->is_written ? "read"
+                   : parameter->is_read   ? "read_write"
+                                          : "write";
     self->index = parameter->index;
     self->nbytes = (Py_ssize_t)parameter->nbytes;
-    if (self->kind == NULL || self->dtype == NULL || self->access == NULL) {
+    if (self->dtype == NULL) {
         Py_CLEAR(op);
     }
     return op;
 }
 
-static PyObject *
-argument_refuse_new(PyTypeObject *Py_UNUSED(type), PyObject *Py_UNUSED(args),
-                    PyObject *Py_UNUSED(kwargs))
-{
-    return PyErr_Format(PyExc_TypeError,
-                        "Argument() cannot make an argument; a Kernel has them as its "
-                        "`arguments`.");
-}
+MD_REFUSE_NEW(argument_refuse_new,
+              "Argument() cannot make an argument; a Kernel has them as its "
+              "`arguments`.");
 
 static PyObject *
 argument_repr(PyObject *op)
 {
     const ArgumentObject *self = argument_cast(op);
-    return PyUnicode_FromFormat("Argument(name=%R, index=%u, kind=%R, dtype=%S, access=%R)",
+    return PyUnicode_FromFormat("Argument(name=%R, index=%u, kind='%s', dtype=%S, access='%s')",
                                 self->name, self->index, self->kind, self->dtype, self->access);
 }
 
@@ -95,15 +89,11 @@ argument_traverse(PyObject *op, visitproc visit, void *arg)
 static void
 argument_dealloc(PyObject *op)
 {
-    PyTypeObject *type = Py_TYPE(op);
     ArgumentObject *self = argument_cast(op);
     PyObject_GC_UnTrack(op);
     Py_XDECREF(self->name);
-    Py_XDECREF(self->kind);
     Py_XDECREF(self->dtype);
-    Py_XDECREF(self->access);
-    type->tp_free(op);
-    Py_DECREF(type);
+    state_free_object(op);
 }
 
 static PyMemberDef argument_members[] = {
@@ -111,13 +101,13 @@ static PyMemberDef argument_members[] = {
      PyDoc_STR("The parameter's name in the source, which is its keyword in a call.")},
     {"index", T_UINT, offsetof(ArgumentObject, index), READONLY,
      PyDoc_STR("[[buffer(index)]] or [[threadgroup(index)]].")},
-    {"kind", T_OBJECT_EX, offsetof(ArgumentObject, kind), READONLY,
+    {"kind", T_STRING, offsetof(ArgumentObject, kind), READONLY,
      PyDoc_STR("'buffer', or 'threadgroup' for threadgroup memory, which is given by size.")},
     {"dtype", T_OBJECT_EX, offsetof(ArgumentObject, dtype), READONLY,
      PyDoc_STR(
          "The element type of what it points at, float32x4 for float4; None for matrices,\n"
          "structs and types that Metal does not report.")},
-    {"access", T_OBJECT_EX, offsetof(ArgumentObject, access), READONLY,
+    {"access", T_STRING, offsetof(ArgumentObject, access), READONLY,
      PyDoc_STR("'read' if it is const, else 'write' or 'read_write'.")},
     {"nbytes", T_PYSSIZET, offsetof(ArgumentObject, nbytes), READONLY,
      PyDoc_STR("Bytes of what it points at, sizeof a struct; 0 if Metal does not report it.")},
@@ -141,22 +131,16 @@ static PyType_Slot argument_slots[] = {
     {0, NULL},
 };
 
-PyType_Spec argument_spec = {
-    .name = "metal_dlpack.Argument",
-    .basicsize = sizeof(ArgumentObject),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
-    .slots = argument_slots,
-};
+MD_SPEC(argument, "Argument", sizeof(ArgumentObject), 0, 0);
 
 /* ---- calling a Kernel ---- */
 
 static PyObject *
 kernel_vectorcall(PyObject *op, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
-    if (kernel_call_launch(op, args, PyVectorcall_NARGS(nargsf), kwnames, NULL) < 0) {
-        return NULL;
-    }
-    Py_RETURN_NONE;
+    return kernel_call_launch(op, args, PyVectorcall_NARGS(nargsf), kwnames, NULL) < 0
+               ? NULL
+               : Py_NewRef(Py_None);
 }
 
 PyDoc_STRVAR(kernel_time_doc,
@@ -253,19 +237,13 @@ kernel_new_object(md_state *state, const device_record *device, PyObject *name,
     return op;
 }
 
-static PyObject *
-kernel_refuse_new(PyTypeObject *Py_UNUSED(type), PyObject *Py_UNUSED(args),
-                  PyObject *Py_UNUSED(kwargs))
-{
-    return PyErr_Format(PyExc_TypeError,
-                        "Kernel() cannot make a kernel; call kernel(source), or take one of "
-                        "a Library: Library(source)['name'].");
-}
+MD_REFUSE_NEW(kernel_refuse_new,
+              "Kernel() cannot make a kernel; call kernel(source), or take one of "
+              "a Library: Library(source)['name'].");
 
 static void
 kernel_dealloc(PyObject *op)
 {
-    PyTypeObject *type = Py_TYPE(op);
     KernelObject *self = kernel_cast(op);
     PyObject_GC_UnTrack(op);
     for (Py_ssize_t i = 0; i < Py_SIZE(self); i++) {
@@ -274,8 +252,7 @@ kernel_dealloc(PyObject *op)
     }
     Py_XDECREF(self->name);
     bridge_kernel_release(self->kernel);
-    type->tp_free(op);
-    Py_DECREF(type);
+    state_free_object(op);
 }
 
 /* ---- the type ---- */
@@ -296,19 +273,14 @@ kernel_get_arguments(PyObject *op, void *Py_UNUSED(closure))
     return arguments;
 }
 
-static PyObject *
-kernel_get_device(PyObject *op, void *Py_UNUSED(closure))
-{
-    return device_of_record(state_of(op), kernel_cast(op)->device);
-}
+MD_GETTER(kernel_get_device, device_of_record(state_of(op), kernel_cast(op)->device));
 
 static PyGetSetDef kernel_getset[] = {
-    {"arguments", kernel_get_arguments, NULL,
-     PyDoc_STR("A tuple of Argument: the parameters that are bound, in the order of the "
-               "signature."),
-     NULL},
-    {"device", kernel_get_device, NULL, PyDoc_STR("The Device that it runs on."), NULL},
-    {NULL, NULL, NULL, NULL, NULL},
+    MD_FACT(kernel, arguments,
+            "A tuple of Argument: the parameters that are bound, in the order of the "
+            "signature."),
+    MD_FACT(kernel, device, "The Device that it runs on."),
+    MD_LAST_FACT,
 };
 
 static PyMemberDef kernel_members[] = {
@@ -387,11 +359,5 @@ static PyType_Slot kernel_slots[] = {
     {Py_tp_repr, kernel_repr},       {0, NULL},
 };
 
-PyType_Spec kernel_spec = {
-    .name = "metal_dlpack.Kernel",
-    .basicsize = offsetof(KernelObject, parameters),
-    .itemsize = sizeof(kernel_parameter),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
-             Py_TPFLAGS_IMMUTABLETYPE,
-    .slots = kernel_slots,
-};
+MD_SPEC(kernel, "Kernel", offsetof(KernelObject, parameters), sizeof(kernel_parameter),
+        Py_TPFLAGS_HAVE_VECTORCALL);

@@ -80,17 +80,11 @@ library_make(md_state *state, const kernel_source *request)
     return op;
 }
 
-static PyObject *
-library_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+ARGS_NEW(library_new, "Library", 0, 1, 1, "source", "device", "name", "defines", "include",
+         "math")
 {
-    static const args_spec spec = {
-        "Library", 0, 1, 1, {"source", "device", "name", "defines", "include", "math", NULL}};
-    PyObject *values[6];
-    if (args_parse_tuple(&spec, args, kwargs, values) < 0) {
-        return NULL;
-    }
-    kernel_source request = {spec.function, values[0], values[1], values[2],
-                             values[3],     values[4], values[5]};
+    kernel_source request = {function,  values[0], values[1], values[2],
+                             values[3], values[4], values[5]};
     return library_make(PyType_GetModuleState(type), &request);
 }
 
@@ -119,14 +113,12 @@ make_kernel(const LibraryObject *self, md_state *state, PyObject *name,
     char *message = NULL;
     bool is_source = false;
     const char *function = PyUnicode_AsUTF8(name);
-    bridge_status status;
     if (function == NULL) {
         return NULL;
     }
-    Py_BEGIN_ALLOW_THREADS
-    status = bridge_kernel_new(self->library, function, constants->values, constants->count,
-                               &kernel, &facts, &message, &is_source);
-    Py_END_ALLOW_THREADS
+    bridge_status status =
+        WITHOUT_GIL(bridge_kernel_new(self->library, function, constants->values,
+                                      constants->count, &kernel, &facts, &message, &is_source));
     if (status != BRIDGE_OK) {
         kernel_source_raise(state, "Library.kernel", status, message, is_source);
         return NULL;
@@ -171,10 +163,8 @@ library_find(PyObject *op, PyObject *name, PyObject *given)
     }
     bridge_constant_facts *facts = NULL;
     size_t count = 0;
-    bridge_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = bridge_library_constants(self->library, function, &facts, &count);
-    Py_END_ALLOW_THREADS
+    bridge_status status =
+        WITHOUT_GIL(bridge_library_constants(self->library, function, &facts, &count));
     if (errors_check_status(state, "Library.kernel", status, NULL, 0) < 0) {
         return NULL;
     }
@@ -209,14 +199,8 @@ PyDoc_STRVAR(
     "Threads: the GIL is released while Metal compiles.\n\n"
     "Source: MTLFunctionConstantValues.");
 
-static PyObject *
-library_kernel(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+ARGS_FUNCTION(library_kernel, op, "Library.kernel", 1, 2, 1, "name", "constants")
 {
-    static const args_spec spec = {"Library.kernel", 1, 2, 1, {"name", "constants", NULL}};
-    PyObject *values[2];
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
-        return NULL;
-    }
     return library_find(op, values[0], values[1]);
 }
 
@@ -268,21 +252,11 @@ choose_name(const LibraryObject *self, PyObject *given)
     return NULL;
 }
 
-static PyObject *
-core_kernel(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+ARGS_FUNCTION(core_kernel, module, "kernel", 1, 2, 1, "source", "name", "constants", "device",
+              "defines", "include", "math")
 {
-    static const args_spec spec = {"kernel",
-                                   1,
-                                   2,
-                                   1,
-                                   {"source", "name", "constants", "device", "defines",
-                                    "include", "math", NULL}};
-    PyObject *values[7];
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
-        return NULL;
-    }
-    kernel_source request = {spec.function, values[0], values[3], NULL,
-                             values[4],     values[5], values[6]};
+    kernel_source request = {function,  values[0], values[3], NULL,
+                             values[4], values[5], values[6]};
     PyObject *library = library_make(state_of_module(module), &request);
     PyObject *name = library == NULL ? NULL : choose_name(library_cast(library), values[1]);
     PyObject *kernel = name == NULL ? NULL : library_find(library, name, values[2]);
@@ -306,11 +280,7 @@ library_repr(PyObject *op)
                                 self->name, count, count == 1 ? "" : "s", self->device->index);
 }
 
-static PyObject *
-library_get_device(PyObject *op, void *Py_UNUSED(closure))
-{
-    return device_of_record(state_of(op), library_cast(op)->device);
-}
+MD_GETTER(library_get_device, device_of_record(state_of(op), library_cast(op)->device));
 
 static int
 library_traverse(PyObject *op, visitproc visit, void *arg)
@@ -324,15 +294,13 @@ library_traverse(PyObject *op, visitproc visit, void *arg)
 static void
 library_dealloc(PyObject *op)
 {
-    PyTypeObject *type = Py_TYPE(op);
     LibraryObject *self = library_cast(op);
     PyObject_GC_UnTrack(op);
     Py_XDECREF(self->name);
     Py_XDECREF(self->kernels);
     Py_XDECREF(self->made);
     bridge_library_release(self->library);
-    type->tp_free(op);
-    Py_DECREF(type);
+    state_free_object(op);
 }
 
 static PyMethodDef library_methods[] = {
@@ -342,9 +310,8 @@ static PyMethodDef library_methods[] = {
 };
 
 static PyGetSetDef library_getset[] = {
-    {"device", library_get_device, NULL, PyDoc_STR("The Device that it was compiled for."),
-     NULL},
-    {NULL, NULL, NULL, NULL, NULL},
+    MD_FACT(library, device, "The Device that it was compiled for."),
+    MD_LAST_FACT,
 };
 
 static PyMemberDef library_members[] = {
@@ -393,9 +360,4 @@ static PyType_Slot library_slots[] = {
     {Py_mp_subscript, library_subscript}, {0, NULL},
 };
 
-PyType_Spec library_spec = {
-    .name = "metal_dlpack.Library",
-    .basicsize = sizeof(LibraryObject),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
-    .slots = library_slots,
-};
+MD_SPEC(library, "Library", sizeof(LibraryObject), 0, 0);

@@ -26,48 +26,17 @@ array_get_dims(PyObject *op, void *closure)
     return layout_tuple(array_cast(op)->dims + (intptr_t)closure * ndim, ndim);
 }
 
-static PyObject *
-array_get_nbytes(PyObject *op, void *Py_UNUSED(closure))
-{
-    return PyLong_FromLongLong(array_nbytes(array_cast(op)));
-}
-
-static PyObject *
-array_get_itemsize(PyObject *op, void *Py_UNUSED(closure))
-{
-    return PyLong_FromLongLong(dtype_itemsize(array_cast(op)->dtype));
-}
-
-static PyObject *
-array_get_dtype(PyObject *op, void *Py_UNUSED(closure))
-{
-    return dtype_type_from_dl(state_of(op), array_cast(op)->dtype);
-}
+MD_GETTER(array_get_nbytes, PyLong_FromLongLong(array_nbytes(array_cast(op))));
+MD_GETTER(array_get_itemsize, PyLong_FromLongLong(dtype_itemsize(array_cast(op)->dtype)));
+MD_GETTER(array_get_dtype, dtype_type_from_dl(state_of(op), array_cast(op)->dtype));
 
 /* Asked by np.result_type(a), which JAX calls. */
-static PyObject *
-array_get_numpy_dtype(PyObject *op, void *Py_UNUSED(closure))
-{
-    return array_numpy_dtype(array_cast(op));
-}
-
-static PyObject *
-array_get_device(PyObject *op, void *Py_UNUSED(closure))
-{
-    return device_of_record(state_of(op), array_storage(array_cast(op))->device);
-}
-
-static PyObject *
-array_get_storage(PyObject *op, void *Py_UNUSED(closure))
-{
-    return PyUnicode_FromString(storage_mode_name(array_storage(array_cast(op))->mode));
-}
-
-static PyObject *
-array_get_buffer(PyObject *op, void *Py_UNUSED(closure))
-{
-    return Py_XNewRef(array_buffer(array_cast(op)));
-}
+MD_GETTER(array_get_numpy_dtype, array_numpy_dtype(array_cast(op)));
+MD_GETTER(array_get_device,
+          device_of_record(state_of(op), array_storage(array_cast(op))->device));
+MD_GETTER(array_get_storage,
+          PyUnicode_FromString(storage_mode_name(array_storage(array_cast(op))->mode)));
+MD_GETTER(array_get_buffer, Py_XNewRef(array_buffer(array_cast(op))));
 
 static PyObject *
 array_get_layout_object(PyObject *op, void *Py_UNUSED(closure))
@@ -81,37 +50,31 @@ static PyGetSetDef array_getset[] = {
     {"shape", array_get_dims, NULL, PyDoc_STR("Extents, a tuple of int."), (void *)0},
     {"strides", array_get_dims, NULL, PyDoc_STR("Strides in elements, a tuple of int."),
      (void *)1},
-    {"nbytes", array_get_nbytes, NULL,
-     PyDoc_STR("Bytes of all items; sub-byte items are counted packed."), NULL},
-    {"itemsize", array_get_itemsize, NULL,
-     PyDoc_STR("Bytes of one item, rounded up for sub-byte types."), NULL},
-    {"dtype", array_get_dtype, NULL, PyDoc_STR("The element type, a dtype."), NULL},
+    MD_FACT(array, nbytes, "Bytes of all items; sub-byte items are counted packed."),
+    MD_FACT(array, itemsize, "Bytes of one item, rounded up for sub-byte types."),
+    MD_FACT(array, dtype, "The element type, a dtype."),
     {"__numpy_dtype__", array_get_numpy_dtype, NULL,
      PyDoc_STR("dtype.numpy: NumPy reads this name to find the type of an array.\n\n"
                "Source: NumPy 2.4, release notes."),
      NULL},
-    {"device", array_get_device, NULL, PyDoc_STR("The Device that holds the items."), NULL},
-    {"storage", array_get_storage, NULL, PyDoc_STR("'shared', 'managed' or 'private'."), NULL},
-    {"buffer", array_get_buffer, NULL,
-     PyDoc_STR("The Buffer under the array; the same object for every view of it."), NULL},
+    MD_FACT(array, device, "The Device that holds the items."),
+    MD_FACT(array, storage, "'shared', 'managed' or 'private'."),
+    MD_FACT(array, buffer, "The Buffer under the array; the same object for every view of it."),
     {"layout", array_get_layout_object, NULL,
      PyDoc_STR("Shape, strides and itemsize as a StridedLayout with offset 0."), NULL},
-    {"T", array_get_T, NULL, PyDoc_STR("A view with the axes reversed."), NULL},
-    {"mT", array_get_mT, NULL,
-     PyDoc_STR("A view with the last two axes swapped; ValueError below two dimensions."),
-     NULL},
-    {"host", array_get_host, NULL,
-     PyDoc_STR(
-         "The same memory as a CPU array, for consumers that look at __dlpack_device__()\n"
-         "only.  CopyRequiredError for private storage."),
-     NULL},
+    MD_FACT(array, T, "A view with the axes reversed."),
+    MD_FACT(array, mT,
+            "A view with the last two axes swapped; ValueError below two dimensions."),
+    MD_FACT(array, host,
+            "The same memory as a CPU array, for consumers that look at __dlpack_device__()\n"
+            "only.  CopyRequiredError for private storage."),
     {"__array_interface__", array_get_interface, NULL,
      PyDoc_STR(
          "Address, shape and type of the items, for libraries that read NumPy arrays this\n"
          "way, such as Pillow.  Waits for GPU work in flight, but not for work submitted\n"
          "later.  AttributeError for private storage, and for types that NumPy lacks."),
      NULL},
-    {NULL, NULL, NULL, NULL, NULL},
+    MD_LAST_FACT,
 };
 
 static PyMemberDef array_members[] = {
@@ -188,14 +151,9 @@ array_iter(PyObject *op)
 
 /* ---- the object's life ---- */
 
-static PyObject *
-array_refuse_new(PyTypeObject *Py_UNUSED(type), PyObject *Py_UNUSED(args),
-                 PyObject *Py_UNUSED(kwargs))
-{
-    return PyErr_Format(PyExc_TypeError,
-                        "Array() cannot make an array; call asarray(x) for data, zeros(shape) "
-                        "for new memory, or Buffer.array(shape, dtype).");
-}
+MD_REFUSE_NEW(array_refuse_new,
+              "Array() cannot make an array; call asarray(x) for data, zeros(shape) "
+              "for new memory, or Buffer.array(shape, dtype).");
 
 static int
 array_traverse(PyObject *op, visitproc visit, void *arg)
@@ -274,10 +232,4 @@ static PyType_Slot array_slots[] = {
 };
 #undef NUMBER_SLOT
 
-PyType_Spec array_spec = {
-    .name = "metal_dlpack.Array",
-    .basicsize = offsetof(ArrayObject, dims),
-    .itemsize = sizeof(int64_t),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
-    .slots = array_slots,
-};
+MD_SPEC(array, "Array", offsetof(ArrayObject, dims), sizeof(int64_t), 0);

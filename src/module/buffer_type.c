@@ -25,27 +25,22 @@ set_label(metal_storage *storage, const char *label)
     }
 }
 
-static PyObject *
-buffer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+ARGS_NEW(buffer_new, "Buffer", 0, 1, 1, "size", "device", "storage", "label")
 {
-    static const args_spec spec = {
-        "Buffer", 0, 1, 1, {"size", "device", "storage", "label", NULL}};
     md_state *state = PyType_GetModuleState(type);
-    PyObject *values[4];
     const char *label;
     int64_t size;
     bridge_storage mode;
-    if (args_parse_tuple(&spec, args, kwargs, values) < 0 ||
-        buffer_convert_size("Buffer", values[0], &size) < 0 ||
-        args_text_or_none("Buffer", "label", values[3], &label) < 0) {
+    if (buffer_convert_size(function, values[0], &size) < 0 ||
+        args_text_or_none(function, "label", values[3], &label) < 0) {
         return NULL;
     }
-    const device_record *device = device_convert(state, "Buffer", values[1]);
-    if (device == NULL || storage_mode_convert(state, "Buffer", values[2], &mode) < 0) {
+    const device_record *device = device_convert(state, function, values[1]);
+    if (device == NULL || storage_mode_convert(state, function, values[2], &mode) < 0) {
         return NULL;
     }
     metal_storage *storage =
-        buffer_allocate_storage(state, "Buffer", device, (size_t)size, mode);
+        buffer_allocate_storage(state, function, device, (size_t)size, mode);
     PyObject *op = storage == NULL ? NULL : buffer_from_storage(state, storage);
     if (op != NULL) {
         set_label(buffer_cast(op)->storage, label);
@@ -83,10 +78,9 @@ buffer_close(PyObject *op, PyObject *Py_UNUSED(unused))
             views);
     }
     if (!storage_is_sole(self->storage)) {
-        PyErr_SetString(
+        return PyErr_Format(
             PyExc_BufferError,
             "Buffer.close: a DLPack export of the buffer is still alive in another framework.");
-        return NULL;
     }
     metal_storage *storage = self->storage;
     self->storage = NULL;
@@ -103,10 +97,9 @@ PyDoc_STRVAR(
 static PyObject *
 buffer_reduce(PyObject *Py_UNUSED(op), PyObject *Py_UNUSED(unused))
 {
-    PyErr_SetString(PyExc_TypeError,
-                    "Buffer: a Buffer cannot be pickled or copied; use an Array over its "
-                    "bytes: buffer.array(buffer.size - buffer.offset, 'uint8').");
-    return NULL;
+    return PyErr_Format(PyExc_TypeError,
+                        "Buffer: a Buffer cannot be pickled or copied; use an Array over its "
+                        "bytes: buffer.array(buffer.size - buffer.offset, 'uint8').");
 }
 
 static PyMethodDef buffer_methods[] = {
@@ -126,19 +119,20 @@ static PyMethodDef buffer_methods[] = {
 
 /* ---- attributes ---- */
 
-static PyObject *
-buffer_get_size(PyObject *op, void *Py_UNUSED(closure))
-{
-    metal_storage *storage = buffer_open_storage("Buffer.size", buffer_cast(op));
-    return storage == NULL ? NULL : PyLong_FromSize_t(storage->nbytes);
-}
-
-static PyObject *
-buffer_get_offset(PyObject *op, void *Py_UNUSED(closure))
-{
-    metal_storage *storage = buffer_open_storage("Buffer.offset", buffer_cast(op));
-    return storage == NULL ? NULL : PyLong_FromSize_t(storage->first_byte);
-}
+/* A getter of an open Buffer's, for what its storage says. */
+#define OPEN_FACT(name, value) \
+    static PyObject *buffer_get_##name(PyObject *op, void *Py_UNUSED(closure)) \
+    { \
+        metal_storage *storage = buffer_open_storage("Buffer." #name, buffer_cast(op)); \
+        return storage == NULL ? NULL : (value); \
+    }
+OPEN_FACT(size, PyLong_FromSize_t(storage->nbytes))
+OPEN_FACT(offset, PyLong_FromSize_t(storage->first_byte))
+OPEN_FACT(address,
+          storage->address == NULL ? Py_NewRef(Py_None) : PyLong_FromVoidPtr(storage->address))
+OPEN_FACT(storage, PyUnicode_FromString(storage_mode_name(storage->mode)))
+OPEN_FACT(device, device_of_record(state_of(op), storage->device))
+#undef OPEN_FACT
 
 static PyObject *
 buffer_get_handle(PyObject *op, void *Py_UNUSED(closure))
@@ -149,30 +143,6 @@ buffer_get_handle(PyObject *op, void *Py_UNUSED(closure))
     }
     storage_publish(storage); /* who has the handle can write on the GPU */
     return PyLong_FromVoidPtr(storage->handle);
-}
-
-static PyObject *
-buffer_get_address(PyObject *op, void *Py_UNUSED(closure))
-{
-    metal_storage *storage = buffer_open_storage("Buffer.address", buffer_cast(op));
-    if (storage == NULL) {
-        return NULL;
-    }
-    return storage->address == NULL ? Py_NewRef(Py_None) : PyLong_FromVoidPtr(storage->address);
-}
-
-static PyObject *
-buffer_get_storage(PyObject *op, void *Py_UNUSED(closure))
-{
-    metal_storage *storage = buffer_open_storage("Buffer.storage", buffer_cast(op));
-    return storage == NULL ? NULL : PyUnicode_FromString(storage_mode_name(storage->mode));
-}
-
-static PyObject *
-buffer_get_device(PyObject *op, void *Py_UNUSED(closure))
-{
-    metal_storage *storage = buffer_open_storage("Buffer.device", buffer_cast(op));
-    return storage == NULL ? NULL : device_of_record(state_of(op), storage->device);
 }
 
 /* "": it has none. */
@@ -218,41 +188,29 @@ buffer_get_is_host_accessible(PyObject *op, void *Py_UNUSED(closure))
     return PyBool_FromLong(self->storage != NULL && self->storage->mode != BRIDGE_PRIVATE);
 }
 
-static PyObject *
-buffer_get_is_closed(PyObject *op, void *Py_UNUSED(closure))
-{
-    return PyBool_FromLong(buffer_cast(op)->storage == NULL);
-}
+MD_GETTER(buffer_get_is_closed, PyBool_FromLong(buffer_cast(op)->storage == NULL));
 
 static PyGetSetDef buffer_getset[] = {
-    {"size", buffer_get_size, NULL,
-     PyDoc_STR("Where the usable bytes end, counted from byte 0 of the MTLBuffer: their\n"
-               "number, if offset is 0."),
-     NULL},
-    {"offset", buffer_get_offset, NULL,
-     PyDoc_STR("Where the usable bytes begin: 0, except over host memory.  There the\n"
-               "MTLBuffer is whole pages, and the bytes before `offset` are foreign."),
-     NULL},
-    {"handle", buffer_get_handle, NULL,
-     PyDoc_STR(
-         "The id<MTLBuffer> as an int: borrowed, valid until the Buffer is closed; 0 for an\n"
-         "empty buffer, since Metal has none."),
-     NULL},
-    {"address", buffer_get_address, NULL,
-     PyDoc_STR("CPU address of byte 0 as an int; None for private storage or no bytes."), NULL},
-    {"storage", buffer_get_storage, NULL, PyDoc_STR("'shared', 'managed' or 'private'."), NULL},
-    {"device", buffer_get_device, NULL, PyDoc_STR("The Device it was made on."), NULL},
-    {"label", buffer_get_label, NULL, PyDoc_STR("The name that Metal's tools show, or None."),
-     NULL},
-    {"owner", buffer_get_owner, NULL,
-     PyDoc_STR(
-         "The Python object that owns the memory, kept alive; None if it is Metal's own."),
-     NULL},
-    {"is_host_accessible", buffer_get_is_host_accessible, NULL,
-     PyDoc_STR("True for open buffers of shared and managed storage."), NULL},
-    {"is_closed", buffer_get_is_closed, NULL, PyDoc_STR("True once close() has succeeded."),
-     NULL},
-    {NULL, NULL, NULL, NULL, NULL},
+    MD_FACT(buffer, size,
+            "Where the usable bytes end, counted from byte 0 of the MTLBuffer: their\n"
+            "number, if offset is 0."),
+    MD_FACT(buffer, offset,
+            "Where the usable bytes begin: 0, except over host memory.  There the\n"
+            "MTLBuffer is whole pages, and the bytes before `offset` are foreign."),
+    MD_FACT(
+        buffer, handle,
+        "The id<MTLBuffer> as an int: borrowed, valid until the Buffer is closed; 0 for an\n"
+        "empty buffer, since Metal has none."),
+    MD_FACT(buffer, address,
+            "CPU address of byte 0 as an int; None for private storage or no bytes."),
+    MD_FACT(buffer, storage, "'shared', 'managed' or 'private'."),
+    MD_FACT(buffer, device, "The Device it was made on."),
+    MD_FACT(buffer, label, "The name that Metal's tools show, or None."),
+    MD_FACT(buffer, owner,
+            "The Python object that owns the memory, kept alive; None if it is Metal's own."),
+    MD_FACT(buffer, is_host_accessible, "True for open buffers of shared and managed storage."),
+    MD_FACT(buffer, is_closed, "True once close() has succeeded."),
+    MD_LAST_FACT,
 };
 
 static PyMemberDef buffer_members[] = {
@@ -308,14 +266,12 @@ static void
 buffer_dealloc(PyObject *op)
 {
     BufferObject *self = buffer_cast(op);
-    PyTypeObject *type = Py_TYPE(op);
     PyObject_GC_UnTrack(op);
     if (self->weakrefs != NULL) {
         PyObject_ClearWeakRefs(op);
     }
     owners_release_storage(state_if_alive(op), self->storage);
-    type->tp_free(op);
-    Py_DECREF(type);
+    state_free_object(op);
 }
 
 PyDoc_STRVAR(
@@ -353,9 +309,4 @@ static PyType_Slot buffer_slots[] = {
     {0, NULL},
 };
 
-PyType_Spec buffer_spec = {
-    .name = "metal_dlpack.Buffer",
-    .basicsize = sizeof(BufferObject),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
-    .slots = buffer_slots,
-};
+MD_SPEC(buffer, "Buffer", sizeof(BufferObject), 0, 0);

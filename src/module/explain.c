@@ -127,25 +127,19 @@ PyDoc_STRVAR(tensor_facts_doc,
              "The tensor that x hands out, as a dict.\n\n"
              "keywords: a dict for __dlpack__; None: the way of from_dlpack, without a copy.");
 
-static PyObject *
-core_tensor_facts(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+ARGS_FUNCTION(core_tensor_facts, module, "explain", 2, 2, 2, "x", "keywords")
 {
-    static const args_spec spec = {"explain", 2, 2, 2, {"x", "keywords", NULL}};
-    PyObject *values[2];
     foreign_tensor seen;
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
-        return NULL;
-    }
     int result;
     if (values[1] == Py_None || PyCapsule_CheckExact(values[0])) {
-        result = foreign_open(state_of_module(module), "explain", values[0], NULL, &seen);
+        result = foreign_open(state_of_module(module), function, values[0], NULL, &seen);
     }
     else {
         PyObject *method = PyObject_GetAttrString(values[0], "__dlpack__");
         PyObject *capsule =
             method == NULL ? NULL : PyObject_VectorcallDict(method, NULL, 0, values[1]);
         Py_XDECREF(method);
-        result = foreign_open_answer("explain", capsule, Py_TYPE(values[0])->tp_name, &seen);
+        result = foreign_open_answer(function, capsule, Py_TYPE(values[0])->tp_name, &seen);
     }
     if (result < 0) {
         return NULL;

@@ -58,17 +58,10 @@ PyDoc_STRVAR(
     "Raises\n------\nMetalError\n    There is no Metal device.\n\n"
     "Foreign memory, wrapped without a copy, is not counted.");
 
-static PyObject *
-core_memory_stats(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+ARGS_FUNCTION(core_memory_stats, module, "memory_stats", 0, 0, 0, "device")
 {
-    static const args_spec spec = {"memory_stats", 0, 0, 0, {"device", NULL}};
-    PyObject *values[1];
     pool_counts modes[POOL_MODES], total;
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
-        return NULL;
-    }
-    const device_record *device =
-        device_convert(state_of_module(module), "memory_stats", values[0]);
+    const device_record *device = device_convert(state_of_module(module), function, values[0]);
     if (device == NULL) {
         return NULL;
     }
@@ -93,10 +86,7 @@ PyDoc_STRVAR(
 static PyObject *
 core_empty_cache(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 {
-    uint64_t nbytes;
-    Py_BEGIN_ALLOW_THREADS
-    nbytes = pool_empty(NULL);
-    Py_END_ALLOW_THREADS
+    uint64_t nbytes = WITHOUT_GIL(pool_empty(NULL));
     return PyLong_FromUnsignedLongLong(nbytes);
 }
 
@@ -139,19 +129,13 @@ convert_limit(PyObject *value, uint64_t *out)
     return 0;
 }
 
-static PyObject *
-core_set_memory_limit(PyObject *module, PyObject *const *args, Py_ssize_t nargs,
-                      PyObject *kwnames)
+ARGS_FUNCTION(core_set_memory_limit, module, "set_memory_limit", 1, 1, 1, "limit", "device")
 {
-    static const args_spec spec = {"set_memory_limit", 1, 1, 1, {"limit", "device", NULL}};
-    PyObject *values[2];
     uint64_t limit, before;
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        convert_limit(values[0], &limit) < 0) {
+    if (convert_limit(values[0], &limit) < 0) {
         return NULL;
     }
-    const device_record *device =
-        device_convert(state_of_module(module), "set_memory_limit", values[1]);
+    const device_record *device = device_convert(state_of_module(module), function, values[1]);
     if (device == NULL) {
         return NULL;
     }

@@ -348,16 +348,11 @@ PyDoc_STRVAR(
     "positions of the strides' common divisor, a search that Ctrl-C can end.\n\n"
     "Source: numpy.shares_memory has the same meaning.");
 
-static PyObject *
-core_shares_memory(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+ARGS_FUNCTION(core_shares_memory, module, WHERE, 2, 2, 2, "a", "b")
 {
-    static const args_spec spec = {WHERE, 2, 2, 2, {"a", "b", NULL}};
     md_state *state = state_of_module(module);
-    PyObject *values[2], *result = NULL;
+    PyObject *result = NULL;
     place a, b;
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
-        return NULL;
-    }
     owners_drain(state);
     if (find_place(state, values[0], &a) == 0) {
         if (find_place(state, values[1], &b) == 0) {

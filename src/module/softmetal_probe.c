@@ -44,22 +44,14 @@ probe_wait_idle(PyObject *Py_UNUSED(module), PyObject *value)
     if (args_int64("_softmetal_wait_idle", "timeout_ms", value, &timeout_ms) < 0) {
         return NULL;
     }
-    int is_idle;
-    Py_BEGIN_ALLOW_THREADS
-    is_idle = softmetal_wait_idle(timeout_ms < 0 ? 0 : (uint64_t)timeout_ms);
-    Py_END_ALLOW_THREADS
+    int is_idle = WITHOUT_GIL(softmetal_wait_idle(timeout_ms < 0 ? 0 : (uint64_t)timeout_ms));
     return PyBool_FromLong(is_idle);
 }
 
-static PyObject *
-probe_set(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs,
-          PyObject *kwnames)
+ARGS_FUNCTION(probe_set, Py_UNUSED(module), "_softmetal_set", 2, 2, 2, "name", "value")
 {
-    static const args_spec spec = {"_softmetal_set", 2, 2, 2, {"name", "value", NULL}};
-    PyObject *values[2];
     const char *name, *value;
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        args_text_or_none("softmetal", "name", values[0], &name) < 0 ||
+    if (args_text_or_none("softmetal", "name", values[0], &name) < 0 ||
         args_text_or_none("softmetal", "value", values[1], &value) < 0) {
         return NULL;
     }

@@ -25,7 +25,52 @@ typedef struct args_spec {
 /* Fill values[i] (borrowed) for names[i]; NULL where nothing was given. */
 int args_parse(const args_spec *spec, PyObject *const *args, Py_ssize_t nargs,
                PyObject *kwnames, PyObject **values);
-/* The same for tp_new and tp_call: a tuple and a dict. */
+/* A function of MD_FASTCALL, whose body follows: it gets what args_parse has filled in, `subject` (the
+ * object, type or module that was called), and its own name for messages.  ARGS_METHOD is for what
+ * a header declares. */
+#define ARGS_METHOD(name, subject, name_in_messages, ...) \
+    static PyObject *name##_parsed(PyObject *subject, const char *function, \
+                                   PyObject **values); \
+    PyObject *name(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) \
+    { \
+        static const args_spec spec = ARGS_SPEC(name_in_messages, __VA_ARGS__); \
+        PyObject *values[ARGS_MAX]; \
+        return args_parse(&spec, args, nargs, kwnames, values) < 0 \
+                   ? NULL \
+                   : name##_parsed(op, spec.function, values); \
+    } \
+    static PyObject *name##_parsed(PyObject *subject, \
+                                   __attribute__((unused)) const char *function, \
+                                   PyObject **values)
+#define ARGS_FUNCTION(name, ...) \
+    static PyObject *name(PyObject *op, PyObject *const *args, Py_ssize_t nargs, \
+                          PyObject *kwnames); \
+    ARGS_METHOD(name, __VA_ARGS__)
+#define ARGS_SPEC(function, positional_only, positional, required, ...) \
+    { \
+        function, positional_only, positional, required, \
+        { \
+            __VA_ARGS__, NULL \
+        } \
+    }
+
+/* The same for tp_new, whose body gets `type`; NULL is the name where there is none. */
+#define ARGS_NEW(name, name_in_messages, ...) \
+    static PyObject *name##_parsed(PyTypeObject *type, const char *function, \
+                                   PyObject **values); \
+    static PyObject *name(PyTypeObject *type, PyObject *args, PyObject *kwargs) \
+    { \
+        static const args_spec spec = ARGS_SPEC(name_in_messages, __VA_ARGS__); \
+        PyObject *values[ARGS_MAX]; \
+        return args_parse_tuple(&spec, args, kwargs, values) < 0 \
+                   ? NULL \
+                   : name##_parsed(type, spec.function, values); \
+    } \
+    static PyObject *name##_parsed(PyTypeObject *type, \
+                                   __attribute__((unused)) const char *function, \
+                                   __attribute__((unused)) PyObject **values)
+
+/* As args_parse, for tp_new and tp_call: a tuple and a dict. */
 int args_parse_tuple(const args_spec *spec, PyObject *args, PyObject *kwargs,
                      PyObject **values);
 

@@ -16,22 +16,17 @@ int
 errors_make_classes(PyObject *module, md_state *state)
 {
     PyObject *bases = PyTuple_Pack(2, PyExc_BufferError, PyExc_ValueError);
-    if (bases == NULL) {
-        return -1;
+    if (bases != NULL) {
+        state->copy_required_error =
+            PyErr_NewExceptionWithDoc("metal_dlpack.CopyRequiredError", copy_required_error_doc,
+                                      bases, NULL);
+        state->metal_error =
+            PyErr_NewExceptionWithDoc("metal_dlpack.MetalError", metal_error_doc,
+                                      PyExc_RuntimeError, NULL);
+        Py_DECREF(bases);
     }
-    state->copy_required_error =
-        PyErr_NewExceptionWithDoc("metal_dlpack.CopyRequiredError", copy_required_error_doc,
-                                  bases, NULL);
-    Py_DECREF(bases);
-    if (state->copy_required_error == NULL) {
-        return -1;
-    }
-    state->metal_error = PyErr_NewExceptionWithDoc("metal_dlpack.MetalError", metal_error_doc,
-                                                   PyExc_RuntimeError, NULL);
-    if (state->metal_error == NULL) {
-        return -1;
-    }
-    if (PyModule_AddObjectRef(module, "CopyRequiredError", state->copy_required_error) < 0) {
+    if (state->copy_required_error == NULL || state->metal_error == NULL ||
+        PyModule_AddObjectRef(module, "CopyRequiredError", state->copy_required_error) < 0) {
         return -1;
     }
     return PyModule_AddObjectRef(module, "MetalError", state->metal_error);

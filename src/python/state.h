@@ -131,6 +131,41 @@ MD_TYPE_LIST(MD_TYPE_SPEC)
 #define MD_FASTCALL(function) \
     ((PyCFunction)(void (*)(void))(function)), METH_FASTCALL | METH_KEYWORDS
 
+/* What a call returns that runs without the GIL. */
+#define WITHOUT_GIL(call) \
+    ({ \
+        PyThreadState *saved_thread = PyEval_SaveThread(); \
+        __typeof__(call) result_of_call = (call); \
+        PyEval_RestoreThread(saved_thread); \
+        result_of_call; \
+    })
+
+/* A getter: `value`, of `op`. */
+#define MD_GETTER(name, value) \
+    static PyObject *name(PyObject *op, void *Py_UNUSED(closure)) \
+    { \
+        return value; \
+    }
+
+/* A row of a type's attributes: TYPE_get_NAME; and the last row. */
+#define MD_FACT(type, name, doc) {#name, type##_get_##name, NULL, PyDoc_STR(doc), NULL}
+#define MD_LAST_FACT {NULL, NULL, NULL, NULL, NULL}
+
+/* The spec of an immutable type with the slots NAME_slots, which the collector knows. */
+#define MD_SPEC(name, python_name, nbytes, item_nbytes, more_flags) \
+    PyType_Spec name##_spec = {"metal_dlpack." python_name, (int)(nbytes), (int)(item_nbytes), \
+                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | \
+                                   Py_TPFLAGS_IMMUTABLETYPE | (more_flags), \
+                               name##_slots}
+
+/* A tp_new that refuses, with the sentence that says who makes such an object. */
+#define MD_REFUSE_NEW(name, sentence) \
+    static PyObject *name(PyTypeObject *Py_UNUSED(type), PyObject *Py_UNUSED(args), \
+                          PyObject *Py_UNUSED(kwargs)) \
+    { \
+        return PyErr_Format(PyExc_TypeError, sentence); \
+    }
+
 /* The state behind an instance of one of our types, none of which can be subclassed. */
 static inline md_state *
 state_of(PyObject *op)
@@ -159,6 +194,15 @@ state_visit_type(PyObject *op, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(op));
     return 0;
+}
+
+/* The end of a dealloc: the object's memory, and its reference to the type. */
+static inline void
+state_free_object(PyObject *op)
+{
+    PyTypeObject *type = Py_TYPE(op);
+    type->tp_free(op);
+    Py_DECREF(type);
 }
 
 static inline md_state *

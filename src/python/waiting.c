@@ -28,9 +28,7 @@ wait_in_slices(wait_slice wait, void *what, uint64_t value, uint64_t timeout_ns)
     bool is_reached = wait(what, value, 0);
     while (!is_reached && timeout_ns > 0) {
         uint64_t slice_ns = timeout_ns < WAITING_SLICE_NS ? timeout_ns : WAITING_SLICE_NS;
-        Py_BEGIN_ALLOW_THREADS
-        is_reached = wait(what, value, slice_ns);
-        Py_END_ALLOW_THREADS
+        is_reached = WITHOUT_GIL(wait(what, value, slice_ns));
         if (timeout_ns != STREAM_FOREVER) {
             timeout_ns -= slice_ns;
         }

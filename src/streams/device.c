@@ -27,10 +27,7 @@ make_device(md_state *state, const device_record *record)
 static int
 device_count(md_state *state, const char *function)
 {
-    int count;
-    Py_BEGIN_ALLOW_THREADS
-    count = devices_count();
-    Py_END_ALLOW_THREADS
+    int count = WITHOUT_GIL(devices_count());
     return count == 0 ? errors_check_fork(state, function) : count;
 }
 
@@ -215,35 +212,26 @@ device_get_current_allocated_size(PyObject *op, void *Py_UNUSED(closure))
         bridge_device_allocated_nbytes(device_record_of(op)->handle));
 }
 
-static PyObject *
-device_get_default_stream(PyObject *op, void *Py_UNUSED(closure))
-{
-    return stream_default_object(state_of(op), device_record_of(op));
-}
+MD_GETTER(device_get_default_stream, stream_default_object(state_of(op), device_record_of(op)));
 
 static PyGetSetDef device_getset[] = {
-    {"name", device_get_name, NULL, PyDoc_STR("Metal's name of the device, a str."), NULL},
-    {"index", device_get_index, NULL,
-     PyDoc_STR("Its index in devices(); 0 is the system's default."), NULL},
-    {"registry_id", device_get_registry_id, NULL,
-     PyDoc_STR("The GPU's registry ID, an int: the same in every process."), NULL},
-    {"handle", device_get_handle, NULL,
-     PyDoc_STR("The id<MTLDevice> as an int; borrowed, valid as long as the process."), NULL},
-    {"has_unified_memory", device_get_has_unified_memory, NULL,
-     PyDoc_STR("True where CPU and GPU use one memory (Apple silicon)."), NULL},
-    {"max_buffer_length", device_get_max_buffer_length, NULL,
-     PyDoc_STR("The longest buffer the device makes, in bytes."), NULL},
-    {"recommended_max_working_set_size", device_get_recommended_max_working_set_size, NULL,
-     PyDoc_STR("How many bytes the device can hold before it slows down, as Metal says."),
-     NULL},
-    {"current_allocated_size", device_get_current_allocated_size, NULL,
-     PyDoc_STR("Bytes this process has allocated on the device now, by any library."), NULL},
-    {"default_stream", device_get_default_stream, NULL,
-     PyDoc_STR("The Stream of the library's own queue, the same object at every access."),
-     NULL},
-    {"is_software", device_get_is_software, NULL,
-     PyDoc_STR("True for the software Metal that stands in where there is no Metal."), NULL},
-    {NULL, NULL, NULL, NULL, NULL},
+    MD_FACT(device, name, "Metal's name of the device, a str."),
+    MD_FACT(device, index, "Its index in devices(); 0 is the system's default."),
+    MD_FACT(device, registry_id, "The GPU's registry ID, an int: the same in every process."),
+    MD_FACT(device, handle,
+            "The id<MTLDevice> as an int; borrowed, valid as long as the process."),
+    MD_FACT(device, has_unified_memory,
+            "True where CPU and GPU use one memory (Apple silicon)."),
+    MD_FACT(device, max_buffer_length, "The longest buffer the device makes, in bytes."),
+    MD_FACT(device, recommended_max_working_set_size,
+            "How many bytes the device can hold before it slows down, as Metal says."),
+    MD_FACT(device, current_allocated_size,
+            "Bytes this process has allocated on the device now, by any library."),
+    MD_FACT(device, default_stream,
+            "The Stream of the library's own queue, the same object at every access."),
+    MD_FACT(device, is_software,
+            "True for the software Metal that stands in where there is no Metal."),
+    MD_LAST_FACT,
 };
 
 static PyObject *
@@ -304,11 +292,9 @@ PyDoc_STRVAR(
 static PyObject *
 device_synchronize(PyObject *op, PyObject *Py_UNUSED(unused))
 {
-    if (stream_synchronize_device(state_of(op), "Device.synchronize", device_record_of(op)) <
-        0) {
-        return NULL;
-    }
-    Py_RETURN_NONE;
+    int result =
+        stream_synchronize_device(state_of(op), "Device.synchronize", device_record_of(op));
+    return result < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 static PyMethodDef device_methods[] = {
@@ -319,16 +305,6 @@ static PyMethodDef device_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static void
-device_dealloc(PyObject *op)
-{
-    PyTypeObject *type = Py_TYPE(op);
-    /* mutant survives (dropped call): only debug builds of CPython warn */
-    PyObject_GC_UnTrack(op);
-    type->tp_free(op);
-    Py_DECREF(type);
-}
-
 PyDoc_STRVAR(device_doc,
              "A Metal device: one of devices().\n\n"
              "There is one object per device.  str(device) is its name for `device=`\n"
@@ -336,7 +312,6 @@ PyDoc_STRVAR(device_doc,
 
 static PyType_Slot device_slots[] = {
     {Py_tp_doc, (void *)device_doc},
-    {Py_tp_dealloc, device_dealloc},
     {Py_tp_traverse, state_visit_type},
     {Py_tp_getset, device_getset},
     {Py_tp_methods, device_methods},
@@ -347,13 +322,7 @@ static PyType_Slot device_slots[] = {
     {0, NULL},
 };
 
-PyType_Spec device_spec = {
-    .name = "metal_dlpack.Device",
-    .basicsize = sizeof(DeviceObject),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE |
-             Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = device_slots,
-};
+MD_SPEC(device, "Device", sizeof(DeviceObject), 0, Py_TPFLAGS_DISALLOW_INSTANTIATION);
 
 /* ---- functions of the module ---- */
 
@@ -424,21 +393,14 @@ PyDoc_STRVAR(
     "A new thread starts without a current stream; a new task inherits that of its creator.\n\n"
     "Source: PEP 567.");
 
-static PyObject *
-core_current_stream(PyObject *module, PyObject *const *args, Py_ssize_t nargs,
-                    PyObject *kwnames)
+ARGS_FUNCTION(core_current_stream, module, "current_stream", 0, 1, 0, "device")
 {
-    static const args_spec spec = {"current_stream", 0, 1, 0, {"device", NULL}};
     md_state *state = state_of_module(module);
-    PyObject *values[1];
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
-        return NULL;
-    }
     PyObject *entered = stream_entered(state);
     if (entered != NULL) {
         return Py_NewRef(entered);
     }
-    const device_record *device = device_convert(state, "current_stream", values[0]);
+    const device_record *device = device_convert(state, function, values[0]);
     return device == NULL ? NULL : stream_default_object(state, device);
 }
 

@@ -32,27 +32,23 @@ event_new_object(md_state *state)
 }
 
 void
-event_set(EventObject *self, metal_stream *stream, uint64_t value)
+event_set(EventObject *self, metal_stream *stream, bridge_event *event, uint64_t value)
 {
     metal_stream *old_stream = self->stream;
     bridge_event *old_event = self->event;
-    stream_retain(stream);
-    bridge_event_retain(stream->event);
+    if (stream != NULL) {
+        stream_retain(stream);
+    }
+    bridge_event_retain(event);
     self->stream = stream;
-    self->event = stream->event;
+    self->event = event;
     self->value = value;
     bridge_event_release(old_event);
     stream_release(old_stream);
 }
 
-static PyObject *
-event_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+ARGS_NEW(event_new, "Event", 0, 0, 0, NULL)
 {
-    static const args_spec spec = {"Event", 0, 0, 0, {NULL}};
-    PyObject *values[1];
-    if (args_parse_tuple(&spec, args, kwargs, values) < 0) {
-        return NULL;
-    }
     return event_new_object(PyType_GetModuleState(type));
 }
 
@@ -88,16 +84,12 @@ convert_value(PyObject *value, uint64_t *out)
     return 0;
 }
 
-static PyObject *
-event_from_handle(PyObject *type, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+ARGS_FUNCTION(event_from_handle, type, "Event.from_handle", 0, 2, 2, "handle", "value")
 {
-    static const args_spec spec = {"Event.from_handle", 0, 2, 2, {"handle", "value", NULL}};
     md_state *state = PyType_GetModuleState((PyTypeObject *)type);
-    PyObject *values[2];
     void *handle;
     uint64_t value;
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        args_handle(state, "Event.from_handle", "id<MTLSharedEvent>", values[0], &handle) < 0 ||
+    if (args_handle(state, function, "id<MTLSharedEvent>", values[0], &handle) < 0 ||
         convert_value(values[1], &value) < 0) {
         return NULL;
     }
@@ -108,9 +100,7 @@ event_from_handle(PyObject *type, PyObject *const *args, Py_ssize_t nargs, PyObj
     }
     PyObject *op = event_new_object(state);
     if (op != NULL) {
-        bridge_event_retain(handle);
-        event_cast(op)->event = handle;
-        event_cast(op)->value = value;
+        event_set(event_cast(op), NULL, handle, value);
     }
     return op;
 }
@@ -171,14 +161,10 @@ PyDoc_STRVAR(event_wait_doc,
              "Threads: the GIL is released; Ctrl-C ends the wait.\n\n"
              "Source: MTLSharedEvent waitUntilSignaledValue:timeoutMS:.");
 
-static PyObject *
-event_wait(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+ARGS_FUNCTION(event_wait, op, "Event.wait", 0, 1, 0, "timeout")
 {
-    static const args_spec spec = {"Event.wait", 0, 1, 0, {"timeout", NULL}};
-    PyObject *values[1];
     uint64_t timeout_ns;
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        waiting_convert_timeout("Event.wait", values[0], &timeout_ns) < 0) {
+    if (waiting_convert_timeout(function, values[0], &timeout_ns) < 0) {
         return NULL;
     }
     if (event_cast(op)->event == NULL) {
@@ -190,32 +176,17 @@ event_wait(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwna
 
 /* ---- awaiting ---- */
 
-/* The same moment in an Event of its own: owned (+1), or NULL with MemoryError. */
-static PyObject *
-copy_moment(md_state *state, const EventObject *self)
-{
-    PyObject *op = event_new_object(state);
-    if (op != NULL && self->event != NULL) {
-        bridge_event_retain(self->event);
-        event_cast(op)->event = self->event;
-        event_cast(op)->value = self->value;
-    }
-    if (op != NULL && self->stream != NULL) {
-        stream_retain(self->stream);
-        event_cast(op)->stream = self->stream;
-    }
-    return op;
-}
-
 /* The moment that it is now: the Event can be recorded anew while a task waits. */
 static PyObject *
 event_await(PyObject *op)
 {
-    PyObject *moment = copy_moment(state_of(op), event_cast(op));
+    const EventObject *self = event_cast(op);
+    PyObject *moment = event_new_object(state_of(op));
     if (moment == NULL) {
         return NULL;
     }
-    bool is_foreign = event_cast(op)->stream == NULL && event_cast(op)->event != NULL;
+    event_set(event_cast(moment), self->stream, self->event, self->value);
+    bool is_foreign = self->stream == NULL && self->event != NULL;
     PyObject *waiting =
         call_python(is_foreign ? CALL_AWAIT_FOREIGN_EVENT : CALL_AWAIT_EVENT, moment, NULL);
     Py_DECREF(moment);
@@ -279,26 +250,15 @@ static PyMethodDef event_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyObject *
-event_get_handle(PyObject *op, void *Py_UNUSED(closure))
-{
-    return PyLong_FromVoidPtr(event_cast(op)->event);
-}
-
-static PyObject *
-event_get_value(PyObject *op, void *Py_UNUSED(closure))
-{
-    return PyLong_FromUnsignedLongLong(event_cast(op)->value);
-}
+MD_GETTER(event_get_handle, PyLong_FromVoidPtr(event_cast(op)->event));
+MD_GETTER(event_get_value, PyLong_FromUnsignedLongLong(event_cast(op)->value));
 
 static PyGetSetDef event_getset[] = {
-    {"handle", event_get_handle, NULL,
-     PyDoc_STR("The id<MTLSharedEvent> as an int, borrowed from the Event; 0 before the first\n"
-               "record."),
-     NULL},
-    {"value", event_get_value, NULL,
-     PyDoc_STR("The value that is signalled when it is reached."), NULL},
-    {NULL, NULL, NULL, NULL, NULL},
+    MD_FACT(event, handle,
+            "The id<MTLSharedEvent> as an int, borrowed from the Event; 0 before the first\n"
+            "record."),
+    MD_FACT(event, value, "The value that is signalled when it is reached."),
+    MD_LAST_FACT,
 };
 
 static PyMemberDef event_members[] = {
@@ -322,15 +282,13 @@ event_repr(PyObject *op)
 static void
 event_dealloc(PyObject *op)
 {
-    PyTypeObject *type = Py_TYPE(op);
     PyObject_GC_UnTrack(op);
     if (event_cast(op)->weakrefs != NULL) {
         PyObject_ClearWeakRefs(op);
     }
     bridge_event_release(event_cast(op)->event);
     stream_release(event_cast(op)->stream);
-    type->tp_free(op);
-    Py_DECREF(type);
+    state_free_object(op);
 }
 
 PyDoc_STRVAR(
@@ -356,9 +314,4 @@ static PyType_Slot event_slots[] = {
     {Py_am_await, event_await},     {0, NULL},
 };
 
-PyType_Spec event_spec = {
-    .name = "metal_dlpack.Event",
-    .basicsize = sizeof(EventObject),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
-    .slots = event_slots,
-};
+MD_SPEC(event, "Event", sizeof(EventObject), 0, 0);

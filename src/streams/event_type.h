@@ -24,7 +24,7 @@ event_cast(PyObject *op)
 
 /* An Event of nothing: owned (+1), or NULL with MemoryError. */
 PyObject *event_new_object(md_state *state);
-/* From now on it is this moment of the stream. */
-void event_set(EventObject *self, metal_stream *stream, uint64_t value);
+/* From now on it is the moment when `event`, the stream's if it is not NULL, reaches the value. */
+void event_set(EventObject *self, metal_stream *stream, bridge_event *event, uint64_t value);
 
 #endif /* MD_EVENT_TYPE_H */

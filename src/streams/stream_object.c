@@ -35,10 +35,7 @@ stream_wrap(md_state *state, metal_stream *stream)
 int
 stream_mark_now(md_state *state, const char *function, metal_stream *stream, uint64_t *value)
 {
-    bridge_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = work_mark(stream, value);
-    Py_END_ALLOW_THREADS
+    bridge_status status = WITHOUT_GIL(work_mark(stream, value));
     return errors_check_status(state, function, status, NULL, 0);
 }
 

@@ -18,28 +18,21 @@
 
 /* ---- making ---- */
 
-static PyObject *
-stream_type_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+ARGS_NEW(stream_type_new, "Stream", 0, 1, 0, "device", "label")
 {
-    static const args_spec spec = {"Stream", 0, 1, 0, {"device", "label", NULL}};
     md_state *state = PyType_GetModuleState(type);
-    PyObject *values[2];
     const char *label;
-    if (args_parse_tuple(&spec, args, kwargs, values) < 0 ||
-        args_text_or_none("Stream", "label", values[1], &label) < 0) {
+    if (args_text_or_none(function, "label", values[1], &label) < 0) {
         return NULL;
     }
-    const device_record *device = device_convert(state, "Stream", values[0]);
+    const device_record *device = device_convert(state, function, values[0]);
     if (device == NULL) {
         return NULL;
     }
     metal_stream *stream;
-    bridge_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = stream_new(device, &stream);
-    Py_END_ALLOW_THREADS
+    bridge_status status = WITHOUT_GIL(stream_new(device, &stream));
     if (status != BRIDGE_OK) {
-        return errors_from_bridge(state, "Stream", status, NULL, 0);
+        return errors_from_bridge(state, function, status, NULL, 0);
     }
     if (label != NULL) {
         bridge_queue_set_label(stream->queue, label);
@@ -124,10 +117,9 @@ static PyObject *
 stream_synchronize(PyObject *op, PyObject *Py_UNUSED(unused))
 {
     metal_stream *stream = stream_cast(op);
-    if (stream_synchronize_all(state_of(op), "Stream.synchronize", &stream, 1) < 0) {
-        return NULL;
-    }
-    Py_RETURN_NONE;
+    return stream_synchronize_all(state_of(op), "Stream.synchronize", &stream, 1) < 0
+               ? NULL
+               : Py_NewRef(Py_None);
 }
 
 PyDoc_STRVAR(stream_record_doc,
@@ -142,16 +134,10 @@ PyDoc_STRVAR(stream_record_doc,
              "MetalError\n    Metal gave no command buffer.\n\n"
              "Source: MTLCommandBuffer encodeSignalEvent:value:.");
 
-static PyObject *
-stream_record(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+ARGS_FUNCTION(stream_record, op, "Stream.record", 0, 1, 0, "event")
 {
-    static const args_spec spec = {"Stream.record", 0, 1, 0, {"event", NULL}};
     md_state *state = state_of(op);
-    PyObject *values[1];
     uint64_t value;
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
-        return NULL;
-    }
     bool is_given = args_is_given(values[0]);
     if (is_given && !Py_IS_TYPE(values[0], state->event_type)) {
         return PyErr_Format(PyExc_TypeError,
@@ -159,11 +145,11 @@ stream_record(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *k
                             Py_TYPE(values[0])->tp_name);
     }
     PyObject *event = is_given ? Py_NewRef(values[0]) : event_new_object(state);
-    if (event == NULL || stream_mark_now(state, "Stream.record", stream_cast(op), &value) < 0) {
+    if (event == NULL || stream_mark_now(state, function, stream_cast(op), &value) < 0) {
         Py_XDECREF(event);
         return NULL;
     }
-    event_set(event_cast(event), stream_cast(op), value);
+    event_set(event_cast(event), stream_cast(op), stream_cast(op)->event, value);
     return event;
 }
 
@@ -185,10 +171,9 @@ PyDoc_STRVAR(stream_wait_doc,
 static PyObject *
 stream_wait_for(PyObject *op, PyObject *what)
 {
-    if (stream_protocol_await(state_of(op), "Stream.wait", stream_cast(op), what) < 0) {
-        return NULL;
-    }
-    Py_RETURN_NONE;
+    return stream_protocol_await(state_of(op), "Stream.wait", stream_cast(op), what) < 0
+               ? NULL
+               : Py_NewRef(Py_None);
 }
 
 PyDoc_STRVAR(stream_metal_stream_doc,
@@ -229,17 +214,8 @@ static PyMethodDef stream_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyObject *
-stream_get_handle(PyObject *op, void *Py_UNUSED(closure))
-{
-    return PyLong_FromVoidPtr(stream_cast(op)->queue);
-}
-
-static PyObject *
-stream_get_device(PyObject *op, void *Py_UNUSED(closure))
-{
-    return device_of_record(state_of(op), stream_cast(op)->device);
-}
+MD_GETTER(stream_get_handle, PyLong_FromVoidPtr(stream_cast(op)->queue));
+MD_GETTER(stream_get_device, device_of_record(state_of(op), stream_cast(op)->device));
 
 static PyObject *
 stream_get_label(PyObject *op, void *Py_UNUSED(closure))
@@ -253,13 +229,11 @@ stream_get_label(PyObject *op, void *Py_UNUSED(closure))
 }
 
 static PyGetSetDef stream_getset[] = {
-    {"handle", stream_get_handle, NULL,
-     PyDoc_STR("The id<MTLCommandQueue> as an int: borrowed, valid as long as the Stream."),
-     NULL},
-    {"device", stream_get_device, NULL, PyDoc_STR("The Device it works on."), NULL},
-    {"label", stream_get_label, NULL, PyDoc_STR("The name that Metal's tools show, or None."),
-     NULL},
-    {NULL, NULL, NULL, NULL, NULL},
+    MD_FACT(stream, handle,
+            "The id<MTLCommandQueue> as an int: borrowed, valid as long as the Stream."),
+    MD_FACT(stream, device, "The Device it works on."),
+    MD_FACT(stream, label, "The name that Metal's tools show, or None."),
+    MD_LAST_FACT,
 };
 
 static PyMemberDef stream_members[] = {
@@ -298,14 +272,12 @@ stream_hash(PyObject *op)
 static void
 stream_dealloc(PyObject *op)
 {
-    PyTypeObject *type = Py_TYPE(op);
     PyObject_GC_UnTrack(op);
     if (((StreamObject *)op)->weakrefs != NULL) {
         PyObject_ClearWeakRefs(op);
     }
     stream_release(stream_cast(op));
-    type->tp_free(op);
-    Py_DECREF(type);
+    state_free_object(op);
 }
 
 PyDoc_STRVAR(
@@ -343,9 +315,4 @@ static PyType_Slot stream_slots[] = {
     {0, NULL},
 };
 
-PyType_Spec stream_spec = {
-    .name = "metal_dlpack.Stream",
-    .basicsize = sizeof(StreamObject),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
-    .slots = stream_slots,
-};
+MD_SPEC(stream, "Stream", sizeof(StreamObject), 0, 0);

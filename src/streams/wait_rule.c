@@ -25,10 +25,7 @@ int
 wait_rule_on_gpu(md_state *state, const char *function, metal_stream *stream,
                  metal_storage *storage)
 {
-    bridge_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = work_wait_storage(stream, storage);
-    Py_END_ALLOW_THREADS
+    bridge_status status = WITHOUT_GIL(work_wait_storage(stream, storage));
     return errors_check_status(state, function, status, NULL, 0);
 }
 
@@ -36,10 +33,7 @@ int
 wait_rule_on_gpu_for_event(md_state *state, const char *function, metal_stream *stream,
                            bridge_event *event, uint64_t value, metal_storage *storage)
 {
-    bridge_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = work_wait_event(stream, event, value, storage);
-    Py_END_ALLOW_THREADS
+    bridge_status status = WITHOUT_GIL(work_wait_event(stream, event, value, storage));
     return errors_check_status(state, function, status, NULL, 0);
 }
 

@@ -69,27 +69,18 @@ dtype_type_add_names(PyObject *module, md_state *state)
 
 /* ---- making, by the caller ---- */
 
-static PyObject *
-dtype_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+ARGS_NEW(dtype_new, "dtype", 1, 1, 1, "x")
 {
-    static const args_spec spec = {"dtype", 1, 1, 1, {"x", NULL}};
     md_state *state = PyType_GetModuleState(type);
-    PyObject *values[1];
     DLDataType dtype;
-    if (args_parse_tuple(&spec, args, kwargs, values) < 0 ||
-        dtype_type_convert(state, "dtype", values[0], &dtype) < 0) {
-        return NULL;
-    }
-    return dtype_type_from_dl(state, dtype);
+    return dtype_type_convert(state, function, values[0], &dtype) < 0
+               ? NULL
+               : dtype_type_from_dl(state, dtype);
 }
 
 /* ---- attributes ---- */
 
-static PyObject *
-dtype_get_name(PyObject *op, void *Py_UNUSED(closure))
-{
-    return PyUnicode_FromString(dtype_name(dtype_of(op)).text);
-}
+MD_GETTER(dtype_get_name, PyUnicode_FromString(dtype_name(dtype_of(op)).text));
 
 /* numpy.dtype(argument) */
 static PyObject *
@@ -148,15 +139,14 @@ dtype_get_numpy(PyObject *op, void *Py_UNUSED(closure))
 }
 
 static PyGetSetDef dtype_getset[] = {
-    {"name", dtype_get_name, NULL, PyDoc_STR("'float32', 'int4', 'float4_e2m1fnx2'."), NULL},
-    {"numpy", dtype_get_numpy, NULL,
-     PyDoc_STR(
-         "The NumPy dtype, from ml_dtypes where NumPy has none.  TypeError if neither has it."),
-     NULL},
+    MD_FACT(dtype, name, "'float32', 'int4', 'float4_e2m1fnx2'."),
+    MD_FACT(
+        dtype, numpy,
+        "The NumPy dtype, from ml_dtypes where NumPy has none.  TypeError if neither has it."),
     {"dtype", dtype_get_numpy, NULL,
      PyDoc_STR("The same as `numpy`: np.dtype(x) and NumPy's dtype= arguments read this name."),
      NULL},
-    {NULL, NULL, NULL, NULL, NULL},
+    MD_LAST_FACT,
 };
 
 static PyMemberDef dtype_members[] = {
@@ -257,9 +247,4 @@ static PyType_Slot dtype_slots[] = {
     {0, NULL},
 };
 
-PyType_Spec dtype_spec = {
-    .name = "metal_dlpack.dtype",
-    .basicsize = sizeof(DtypeObject),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
-    .slots = dtype_slots,
-};
+MD_SPEC(dtype, "dtype", sizeof(DtypeObject), 0, 0);

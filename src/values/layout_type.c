@@ -193,7 +193,6 @@ layout_get_is_dense(PyObject *op, void *Py_UNUSED(closure))
     return Py_NewRef(is_dense ? Py_True : Py_False);
 }
 
-#define FACT(name, doc) {#name, layout_get_##name, NULL, PyDoc_STR(doc), NULL}
 #define TUPLE(name, place, doc) {#name, layout_get_tuple, NULL, PyDoc_STR(doc), (void *)(place)}
 #define BOUND(end, doc) \
     {#end "_offset", layout_get_bound, NULL, PyDoc_STR(doc), \
@@ -207,13 +206,15 @@ static PyGetSetDef layout_getset[] = {
           "which means C order."),
     TUPLE(strides_in_bytes, KNOWN_STRIDES_IN_BYTES,
           "Strides in bytes, a tuple of int; None where `strides` is None."),
-    FACT(volume, "Number of items, an int: the product of the extents."),
-    FACT(slice_offset_in_bytes, "Bytes from the base to the item at index 0, an int."),
+    MD_FACT(layout, volume, "Number of items, an int: the product of the extents."),
+    MD_FACT(layout, slice_offset_in_bytes,
+            "Bytes from the base to the item at index 0, an int."),
     TUPLE(stride_order, KNOWN_STRIDE_ORDER,
           "The axes by length of stride, the longest first, a tuple of int; equal strides by "
           "extent, the largest first, then by number."),
-    FACT(offset_bounds, "(min_offset, max_offset): the items lie within, in items from the "
-                        "base; (0, -1) if there are none."),
+    MD_FACT(layout, offset_bounds,
+            "(min_offset, max_offset): the items lie within, in items from the "
+            "base; (0, -1) if there are none."),
     BOUND(min, "The lowest offset of an item, in items; 0 if there are none."),
     BOUND(max, "The highest offset of an item, in items; -1 if there are none."),
     ANSWER(is_contiguous_c, ANSWER_CONTIGUOUS_C,
@@ -222,11 +223,11 @@ static PyGetSetDef layout_getset[] = {
            "True if the items follow each other in Fortran order."),
     ANSWER(is_contiguous_any, ANSWER_CONTIGUOUS_ANY,
            "True if the items follow each other in some order of the axes."),
-    FACT(is_dense, "True if is_contiguous_any, and slice_offset is 0."),
+    MD_FACT(layout, is_dense, "True if is_contiguous_any, and slice_offset is 0."),
     ANSWER(is_unique, ANSWER_UNIQUE,
            "True if no two indices are known to share an item.  Layouts that interleave are "
            "called not unique, as the exact answer is expensive."),
-    {NULL, NULL, NULL, NULL, NULL},
+    MD_LAST_FACT,
 };
 
 static PyMemberDef layout_members[] = {

@@ -70,25 +70,20 @@ LAYOUT_DOC(
     "    An extent is negative, there are more than 64, itemsize is below 1, or there is no\n"
     "    such order.\n\n");
 
-PyObject *
-layout_method_dense(PyObject *class, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+ARGS_METHOD(layout_method_dense, class, "StridedLayout.dense", 0, 3, 2, "shape", "itemsize",
+            "stride_order")
 {
-    static const args_spec spec = {
-        "StridedLayout.dense", 0, 3, 2, {"shape", "itemsize", "stride_order", NULL}};
-    PyObject *values[3];
     strided_layout like;
     int64_t axes[LAYOUT_MAX_NDIM];
     int count = 0;
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        args_int64s(spec.function, "shape", values[0], like.shape, LAYOUT_MAX_NDIM,
-                    &like.ndim) < 0 ||
-        layout_read_int(spec.function, "itemsize", values[1], &like.itemsize) < 0) {
+    if (args_int64s(function, "shape", values[0], like.shape, LAYOUT_MAX_NDIM, &like.ndim) <
+            0 ||
+        layout_read_int(function, "itemsize", values[1], &like.itemsize) < 0) {
         return NULL;
     }
-    char order = read_order(spec.function, values[2], false, axes, &count);
-    return order == 0
-               ? NULL
-               : new_dense((PyTypeObject *)class, spec.function, &like, order, axes, count);
+    char order = read_order(function, values[2], false, axes, &count);
+    return order == 0 ? NULL
+                      : new_dense((PyTypeObject *)class, function, &like, order, axes, count);
 }
 
 /* Is it dense in that order already? */
@@ -133,21 +128,14 @@ LAYOUT_DOC(dense_like,
            "TypeError\n    `other` is not a StridedLayout.\n"
            "ValueError\n    There is no such order.\n\n");
 
-PyObject *
-layout_method_dense_like(PyObject *class, PyObject *const *args, Py_ssize_t nargs,
-                         PyObject *kwnames)
+ARGS_METHOD(layout_method_dense_like, class, "StridedLayout.dense_like", 0, 2, 1, "other",
+            "stride_order")
 {
-    static const args_spec spec = {
-        "StridedLayout.dense_like", 0, 2, 1, {"other", "stride_order", NULL}};
-    PyObject *values[2];
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
-        return NULL;
-    }
     if (!Py_IS_TYPE(values[0], (PyTypeObject *)class)) {
-        (void)args_refuse_type(spec.function, "other", "a StridedLayout", values[0]);
+        (void)args_refuse_type(function, "other", "a StridedLayout", values[0]);
         return NULL;
     }
-    return make_dense(spec.function, values[0], values[1]);
+    return make_dense(function, values[0], values[1]);
 }
 
 LAYOUT_DOC(to_dense,
@@ -161,15 +149,9 @@ LAYOUT_DOC(to_dense,
            "Raises\n------\n"
            "ValueError\n    There is no such order.\n\n");
 
-PyObject *
-layout_method_to_dense(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+ARGS_METHOD(layout_method_to_dense, op, "StridedLayout.to_dense", 0, 1, 0, "stride_order")
 {
-    static const args_spec spec = {"StridedLayout.to_dense", 0, 1, 0, {"stride_order", NULL}};
-    PyObject *values[1];
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
-        return NULL;
-    }
-    return make_dense(spec.function, op, values[0]);
+    return make_dense(function, op, values[0]);
 }
 
 /* ---- other items ---- */
@@ -195,20 +177,16 @@ LAYOUT_DOC(
     "    extent, another stride, slice_offset or data_ptr is no multiple.\n"
     "OverflowError\n    A count of smaller items does not fit in 64 bits.\n\n");
 
-PyObject *
-layout_method_repacked(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+ARGS_METHOD(layout_method_repacked, op, "StridedLayout.repacked", 0, 4, 1, "itemsize",
+            "data_ptr", "axis", "keep_dim")
 {
-    static const args_spec spec = {
-        "StridedLayout.repacked", 0, 4, 1, {"itemsize", "data_ptr", "axis", "keep_dim", NULL}};
-    PyObject *values[4];
     strided_layout layout;
     layout_fault fault;
     int64_t itemsize = 0, address = 0, axis = -1;
     int keep_axis = 1;
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        layout_read_int(spec.function, "itemsize", values[0], &itemsize) < 0 ||
-        layout_read_int(spec.function, "data_ptr", values[1], &address) < 0 ||
-        layout_read_int(spec.function, "axis", values[2], &axis) < 0 ||
+    if (layout_read_int(function, "itemsize", values[0], &itemsize) < 0 ||
+        layout_read_int(function, "data_ptr", values[1], &address) < 0 ||
+        layout_read_int(function, "axis", values[2], &axis) < 0 ||
         (values[3] != NULL && (keep_axis = PyObject_IsTrue(values[3])) < 0)) {
         return NULL;
     }
@@ -220,7 +198,7 @@ layout_method_repacked(PyObject *op, PyObject *const *args, Py_ssize_t nargs, Py
     bool is_made =
         layout_axis(axis, layout.ndim, &place, &fault) &&
         layout_repacked(&layout, itemsize, address, place, keep_axis, &layout, &fault);
-    return layout_finish(op, spec.function, is_made, &layout, &fault);
+    return layout_finish(op, function, is_made, &layout, &fault);
 }
 
 LAYOUT_DOC(
@@ -242,34 +220,26 @@ LAYOUT_DOC(
     "Raises\n------\n"
     "ValueError\n    The axis is out of range, or max_itemsize less than the itemsize.\n\n");
 
-PyObject *
-layout_method_max_compatible_itemsize(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
-                                      PyObject *kwnames)
+ARGS_METHOD(layout_method_max_compatible_itemsize, op, "StridedLayout.max_compatible_itemsize",
+            0, 3, 0, "max_itemsize", "data_ptr", "axis")
 {
-    static const args_spec spec = {"StridedLayout.max_compatible_itemsize",
-                                   0,
-                                   3,
-                                   0,
-                                   {"max_itemsize", "data_ptr", "axis", NULL}};
-    PyObject *values[3];
     strided_layout layout;
     int64_t max = 16, address = 0, given = -1;
     int axis;
     layout_fault fault;
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        layout_read_int(spec.function, "max_itemsize", values[0], &max) < 0 ||
-        layout_read_int(spec.function, "data_ptr", values[1], &address) < 0 ||
-        layout_read_int(spec.function, "axis", values[2], &given) < 0) {
+    if (layout_read_int(function, "max_itemsize", values[0], &max) < 0 ||
+        layout_read_int(function, "data_ptr", values[1], &address) < 0 ||
+        layout_read_int(function, "axis", values[2], &given) < 0) {
         return NULL;
     }
     layout_read(op, &layout);
     if (max < layout.itemsize) {
         return PyErr_Format(PyExc_ValueError,
                             "%s: max_itemsize (%lld) is less than the itemsize (%lld).",
-                            spec.function, (long long)max, (long long)layout.itemsize);
+                            function, (long long)max, (long long)layout.itemsize);
     }
     if (!layout_axis(given, layout.ndim, &axis, &fault)) {
-        return errors_from_layout(NULL, spec.function, &fault);
+        return errors_from_layout(NULL, function, &fault);
     }
     return PyLong_FromLongLong(layout_max_itemsize(&layout, max, address, axis));
 }

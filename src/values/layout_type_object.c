@@ -170,19 +170,11 @@ const char layout_doc_restore[] =
     "_restore($type, shape, strides, itemsize, slice_offset, /)\n--\n\n"
     "The layout that pickle has taken apart.";
 
-PyObject *
-layout_method_restore(PyObject *class, PyObject *const *args, Py_ssize_t nargs,
-                      PyObject *kwnames)
+ARGS_METHOD(layout_method_restore, class, "StridedLayout._restore", 4, 4, 4, "shape", "strides",
+            "itemsize", "slice_offset")
 {
-    static const args_spec spec = {"StridedLayout._restore",
-                                   4,
-                                   4,
-                                   4,
-                                   {"shape", "strides", "itemsize", "slice_offset", NULL}};
-    PyObject *values[4];
     int64_t offset;
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        args_int64(spec.function, "slice_offset", values[3], &offset) < 0) {
+    if (args_int64(function, "slice_offset", values[3], &offset) < 0) {
         return NULL;
     }
     values[3] = NULL; /* divide_strides */

@@ -37,6 +37,14 @@ view_by(layout_view *make, PyObject *op, const args_spec *spec, PyObject *const 
     return layout_finish(op, spec->function, is_made, &layout, &fault);
 }
 
+#define VIEW_METHOD(name, make, argument) \
+    PyObject *layout_method_##name(PyObject *op, PyObject *const *args, Py_ssize_t nargs, \
+                                   PyObject *kwnames) \
+    { \
+        static const args_spec spec = ARGS_SPEC("StridedLayout." #name, 0, 1, 1, argument); \
+        return view_by(make, op, &spec, args, nargs, kwnames); \
+    }
+
 /* ---- other shapes ---- */
 
 static bool
@@ -65,12 +73,7 @@ LAYOUT_DOC(
     "    The number of items differs, or the strides do not allow the shape without a copy.\n"
     "OverflowError\n    The stride of an axis of extent 1 does not fit in 64 bits.\n\n");
 
-PyObject *
-layout_method_reshaped(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
-{
-    static const args_spec spec = {"StridedLayout.reshaped", 0, 1, 1, {"shape", NULL}};
-    return view_by(reshape, op, &spec, args, nargs, kwnames);
-}
+VIEW_METHOD(reshaped, reshape, "shape")
 
 LAYOUT_DOC(permuted, "permuted($self, /, axis_order)\n--\n\n"
                      "The axes in another order.\n\n"
@@ -82,12 +85,7 @@ LAYOUT_DOC(permuted, "permuted($self, /, axis_order)\n--\n\n"
                      "Raises\n------\n"
                      "ValueError\n    It is not a permutation of the axes.\n\n");
 
-PyObject *
-layout_method_permuted(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
-{
-    static const args_spec spec = {"StridedLayout.permuted", 0, 1, 1, {"axis_order", NULL}};
-    return view_by(layout_permuted, op, &spec, args, nargs, kwnames);
-}
+VIEW_METHOD(permuted, layout_permuted, "axis_order")
 
 LAYOUT_DOC(squeezed,
            "squeezed($self, /)\n--\n\n"
@@ -123,13 +121,7 @@ LAYOUT_DOC(unsqueezed,
            "    An axis is out of range or named twice, or there are more than 64 dimensions.\n"
            "OverflowError\n    A stride does not fit in 64 bits.\n\n");
 
-PyObject *
-layout_method_unsqueezed(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
-                         PyObject *kwnames)
-{
-    static const args_spec spec = {"StridedLayout.unsqueezed", 0, 1, 1, {"axis", NULL}};
-    return view_by(layout_unsqueezed, op, &spec, args, nargs, kwnames);
-}
+VIEW_METHOD(unsqueezed, layout_unsqueezed, "axis")
 
 LAYOUT_DOC(broadcast_to,
            "broadcast_to($self, /, shape)\n--\n\n"
@@ -144,13 +136,7 @@ LAYOUT_DOC(broadcast_to,
            "ValueError\n    The shapes do not fit, or more than 64 dimensions.\n"
            "OverflowError\n    The volume, counted in bytes, does not fit in 64 bits.\n\n");
 
-PyObject *
-layout_method_broadcast_to(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
-                           PyObject *kwnames)
-{
-    static const args_spec spec = {"StridedLayout.broadcast_to", 0, 1, 1, {"shape", NULL}};
-    return view_by(layout_broadcast, op, &spec, args, nargs, kwnames);
-}
+VIEW_METHOD(broadcast_to, layout_broadcast, "shape")
 
 /* ---- merging axes ---- */
 
@@ -231,22 +217,15 @@ LAYOUT_DOC(flattened,
            "ValueError\n    An axis is out of range.\n"
            "OverflowError\n    The mask is not an unsigned number of 64 bits.\n\n");
 
-PyObject *
-layout_method_flattened(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
-                        PyObject *kwnames)
+ARGS_METHOD(layout_method_flattened, op, "StridedLayout.flattened", 0, 3, 0, "start_axis",
+            "end_axis", "mask")
 {
-    static const args_spec spec = {
-        "StridedLayout.flattened", 0, 3, 0, {"start_axis", "end_axis", "mask", NULL}};
-    PyObject *values[3];
     strided_layout layout;
     uint64_t mask;
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
-        return NULL;
-    }
     bool has_mask = args_is_given(values[2]);
-    if ((has_mask ? read_mask(spec.function, values[2], &mask)
-                  : read_span(spec.function, values[0], values[1], layout_cast(op)->ndim,
-                              &mask)) < 0) {
+    if ((has_mask
+             ? read_mask(function, values[2], &mask)
+             : read_span(function, values[0], values[1], layout_cast(op)->ndim, &mask)) < 0) {
         return NULL;
     }
     layout_read(op, &layout);
