@@ -153,7 +153,7 @@ copy_arrays(const char *function, const array_side *dst, const array_side *src,
         return 0;
     }
     work_items to = items_of(dst), from = items_of(src);
-    bool waits = wait_rule_after_work(stream, to.storage, from.storage);
+    bool waits = stream == NULL && wait_rule_after_work(to.storage, from.storage);
     return run(&call, &to, &from, NULL, waits);
 }
 
@@ -166,7 +166,7 @@ array_queue_copy(const char *function, const array_side *dst, const array_side *
         return copy_arrays(function, dst, src, stream);
     }
     if (is_array(dst) && (stream != NULL || is_private(dst->array))) {
-        bool waits = wait_rule_after_work(stream, array_storage(dst->array), NULL);
+        bool waits = stream == NULL && wait_rule_after_work(array_storage(dst->array), NULL);
         return begin_call(function, dst->array, stream, &call) ? upload(&call, dst, src, waits)
                                                                : 0;
     }
@@ -190,7 +190,7 @@ array_queue_fill(const char *function, ArrayObject *dst, const char *item, metal
         return 0;
     }
     work_items to = {array_storage(dst), dst->byte_offset, &layout};
-    bool waits = wait_rule_after_work(stream, to.storage, NULL);
+    bool waits = stream == NULL && wait_rule_after_work(to.storage, NULL);
     return run(&call, &to, NULL, item, waits);
 }
 

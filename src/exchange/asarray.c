@@ -278,14 +278,8 @@ has_array_interface(md_state *state, PyObject *x)
     return is_there != 0 ? is_there : attribute_exists(x, state->str___array__);
 }
 
-static int
-is_anything(md_state *Py_UNUSED(state), PyObject *Py_UNUSED(x))
-{
-    return 1;
-}
-
 typedef struct taker {
-    int (*takes)(md_state *state, PyObject *x); /* 1, 0, or -1 with an exception */
+    int (*takes)(md_state *state, PyObject *x); /* 1, 0, or -1 with an exception; NULL: 1 */
     PyObject *(*take)(md_state *state, PyObject *x, const import_request *request);
 } taker;
 
@@ -297,14 +291,14 @@ static const taker takers[] = {
     {shows_memory, array_of_buffer},
     {has_array_interface, array_of_interface},
     {shared_memory_check, array_of_buffer},
-    {is_anything, array_of_nested},
+    {NULL, array_of_nested},
 };
 
 PyObject *
 asarray_import(md_state *state, PyObject *x, const import_request *request)
 {
     for (const taker *taker = takers;; taker++) {
-        int is_taken = taker->takes(state, x);
+        int is_taken = taker->takes == NULL ? 1 : taker->takes(state, x);
         if (is_taken != 0) {
             return is_taken < 0 ? NULL : taker->take(state, x, request);
         }

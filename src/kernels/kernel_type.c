@@ -263,12 +263,7 @@ kernel_get_arguments(PyObject *op, void *Py_UNUSED(closure))
     const KernelObject *self = kernel_cast(op);
     PyObject *arguments = PyTuple_New(Py_SIZE(self));
     for (Py_ssize_t i = 0; arguments != NULL && i < Py_SIZE(self); i++) {
-        PyObject *argument = argument_new(state_of(op), &self->parameters[i]);
-        if (argument == NULL) {
-            Py_CLEAR(arguments);
-            break;
-        }
-        PyTuple_SET_ITEM(arguments, i, argument);
+        state_fill_tuple(&arguments, i, argument_new(state_of(op), &self->parameters[i]));
     }
     return arguments;
 }

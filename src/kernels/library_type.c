@@ -41,12 +41,7 @@ names_of(bridge_library *library)
     }
     PyObject *tuple = PyTuple_New((Py_ssize_t)count);
     for (size_t i = 0; tuple != NULL && i < count; i++) {
-        PyObject *name = PyUnicode_FromString(names[i]);
-        if (name == NULL) {
-            Py_CLEAR(tuple);
-            break;
-        }
-        PyTuple_SET_ITEM(tuple, (Py_ssize_t)i, name);
+        state_fill_tuple(&tuple, (Py_ssize_t)i, PyUnicode_FromString(names[i]));
     }
     free(names);
     return tuple;
@@ -242,14 +237,13 @@ choose_name(const LibraryObject *self, PyObject *given)
         return PyTuple_GET_ITEM(self->kernels, 0);
     }
     if (PyTuple_GET_SIZE(self->kernels) == 0) {
-        PyErr_SetString(PyExc_ValueError, "kernel: the source has no kernel; declare one as "
-                                          "`kernel void name(device float *x, ...)`.");
-        return NULL;
+        return PyErr_Format(PyExc_ValueError,
+                            "kernel: the source has no kernel; declare one as "
+                            "`kernel void name(device float *x, ...)`.");
     }
-    PyErr_Format(PyExc_ValueError,
-                 "kernel: the source has %zd kernels, %R; choose one by name=.",
-                 PyTuple_GET_SIZE(self->kernels), self->kernels);
-    return NULL;
+    return PyErr_Format(PyExc_ValueError,
+                        "kernel: the source has %zd kernels, %R; choose one by name=.",
+                        PyTuple_GET_SIZE(self->kernels), self->kernels);
 }
 
 ARGS_FUNCTION(core_kernel, module, "kernel", 1, 2, 1, "source", "name", "constants", "device",

@@ -76,12 +76,8 @@ element_unpack(DLDataType dtype, const char *bytes, int64_t first_bit)
     }
     PyObject *lanes = PyTuple_New(dtype.lanes);
     for (int64_t lane = 0; lanes != NULL && lane < dtype.lanes; lane++) {
-        PyObject *number = unpack_lane(dtype, bytes, first_bit + lane * dtype.bits);
-        if (number == NULL) {
-            Py_CLEAR(lanes);
-            break;
-        }
-        PyTuple_SET_ITEM(lanes, (Py_ssize_t)lane, number);
+        state_fill_tuple(&lanes, (Py_ssize_t)lane,
+                         unpack_lane(dtype, bytes, first_bit + lane * dtype.bits));
     }
     return lanes;
 }

@@ -196,6 +196,18 @@ state_visit_type(PyObject *op, visitproc visit, void *arg)
     return 0;
 }
 
+/* Put `item`, which is stolen, into a tuple that is being made.  NULL, with an exception: the tuple
+ * is given up, and NULL from then on. */
+static inline void
+state_fill_tuple(PyObject **tuple, Py_ssize_t place, PyObject *item)
+{
+    if (item == NULL) {
+        Py_CLEAR(*tuple);
+        return;
+    }
+    PyTuple_SET_ITEM(*tuple, place, item);
+}
+
 /* The end of a dealloc: the object's memory, and its reference to the type. */
 static inline void
 state_free_object(PyObject *op)

@@ -44,23 +44,16 @@ device_all(md_state *state)
         return NULL;
     }
     PyObject *tuple = PyTuple_New(count);
+    for (int i = 0; tuple != NULL && i < count; i++) {
+        state_fill_tuple(&tuple, i, make_device(state, devices_get(i)));
+    }
     if (tuple == NULL) {
         return NULL;
     }
-    for (int i = 0; i < count; i++) {
-        PyObject *device = make_device(state, devices_get(i));
-        if (device == NULL) {
-            Py_DECREF(tuple);
-            return NULL;
-        }
-        PyTuple_SET_ITEM(tuple, i, device);
-    }
     if (state->devices == NULL) { /* another thread can have been faster */
-        state->devices = tuple;
+        state->devices = Py_NewRef(tuple);
     }
-    else {
-        Py_DECREF(tuple);
-    }
+    Py_DECREF(tuple);
     return state->devices;
 }
 

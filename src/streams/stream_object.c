@@ -221,10 +221,9 @@ stream_exit(PyObject *op, PyObject *const *Py_UNUSED(args), Py_ssize_t Py_UNUSED
     }
     Py_ssize_t at = innermost_of(tuple);
     if (at < 0 || PyTuple_GET_ITEM(tuple, at) != op) {
-        PyErr_SetString(PyExc_RuntimeError,
-                        "Stream.__exit__: it is not the stream that this thread "
-                        "(or asyncio task) entered last.");
-        return NULL;
+        return PyErr_Format(PyExc_RuntimeError,
+                            "Stream.__exit__: it is not the stream that this thread "
+                            "(or asyncio task) entered last.");
     }
     Py_INCREF(tuple); /* the context's reference goes */
     PyObject *shorter = PyTuple_GetSlice(tuple, 0, at);

@@ -74,9 +74,9 @@ stream_from_handle(PyObject *type, PyObject *value)
     }
     const device_record *device = devices_find(bridge_queue_device(handle));
     if (device == NULL) { /* unreached: another machine, or NumPy 1 */
-        PyErr_SetString(PyExc_ValueError, "Stream.from_handle: the queue's device is none of "
-                                          "metal_dlpack.devices().");
-        return NULL;
+        return PyErr_Format(PyExc_ValueError,
+                            "Stream.from_handle: the queue's device is none of "
+                            "metal_dlpack.devices().");
     }
     metal_stream *stream;
     bridge_status status = stream_of_queue(handle, device, &stream);

@@ -72,7 +72,7 @@ is_out_of_sight(metal_storage *storage)
 }
 
 bool
-wait_rule_after_work(const metal_stream *stream, metal_storage *dst, metal_storage *src)
+wait_rule_after_work(metal_storage *dst, metal_storage *src)
 {
-    return stream == NULL && !(is_out_of_sight(dst) && (src == NULL || is_out_of_sight(src)));
+    return !(is_out_of_sight(dst) && (src == NULL || is_out_of_sight(src)));
 }

@@ -86,8 +86,8 @@ int wait_rule_on_gpu(md_state *state, const char *function, metal_stream *stream
 int wait_rule_on_gpu_for_event(md_state *state, const char *function, metal_stream *stream,
                                bridge_event *event, uint64_t value, metal_storage *storage);
 
-/* Asked before a copy or fill on the GPU is submitted: will the CPU wait for it?  `src` NULL:
- * there is none, or it was read already. */
-bool wait_rule_after_work(const metal_stream *stream, metal_storage *dst, metal_storage *src);
+/* Asked before a copy or fill on the GPU is submitted for which no stream was named: will the CPU
+ * wait for it?  `src` NULL: there is none, or it was read already. */
+bool wait_rule_after_work(metal_storage *dst, metal_storage *src);
 
 #endif /* MD_WAIT_RULE_H */

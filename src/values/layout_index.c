@@ -20,14 +20,6 @@ refuse(const indexing *at, const layout_fault *fault)
     return -1;
 }
 
-static int
-refuse_count(const indexing *at, int count, int ndim)
-{
-    return errors_raise(at->state == NULL ? PyExc_ValueError : PyExc_IndexError,
-                        "%s: %d indices are given for %d dimensions.", at->function, count,
-                        ndim);
-}
-
 /* A list, a mask or an array of indices would pick items that no layout describes. */
 static bool
 picks_items(PyObject *entry)
@@ -179,7 +171,9 @@ count_entries(const indexing *at, PyObject *const *entries, Py_ssize_t nentries,
                             at->function, out->nellipses);
     }
     if (out->nindexed > at->in->ndim) {
-        return refuse_count(at, out->nindexed, at->in->ndim);
+        return errors_raise(at->state == NULL ? PyExc_ValueError : PyExc_IndexError,
+                            "%s: %d indices are given for %d dimensions.", at->function,
+                            out->nindexed, at->in->ndim);
     }
     return 0;
 }

@@ -21,12 +21,7 @@ layout_tuple(const int64_t *values, int count)
 {
     PyObject *tuple = PyTuple_New(count);
     for (int i = 0; tuple != NULL && i < count; i++) {
-        PyObject *value = PyLong_FromLongLong(values[i]);
-        if (value == NULL) {
-            Py_CLEAR(tuple);
-            break;
-        }
-        PyTuple_SET_ITEM(tuple, i, value);
+        state_fill_tuple(&tuple, i, PyLong_FromLongLong(values[i]));
     }
     return tuple;
 }
