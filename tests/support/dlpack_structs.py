@@ -197,4 +197,4 @@ def kind_with_table(table, *, has_method=True):
 
     methods = {"__dlpack_device__": lambda _self: (1, 0), "__dlpack__": numbers}
     capsule = capsule_of(table) if isinstance(table, ctypes.Structure) else table
-    return type("Kind", (), {"__dlpack_c_exchange_api__": capsule, **(methods if has_method else {})})
+    return type("Kind", (), {"kept": table, "__dlpack_c_exchange_api__": capsule, **(methods if has_method else {})})

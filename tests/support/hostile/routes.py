@@ -11,7 +11,7 @@ import itertools
 import sys
 from collections import Counter
 
-from dlpack_structs import IS_COPIED, READ_ONLY, Table, capsule_name, capsule_of, table_of
+from dlpack_structs import IS_COPIED, READ_ONLY, capsule_name, kind_with_table, table_with
 from objc_messages import foreign_buffer
 
 import metal_dlpack as md
@@ -20,6 +20,7 @@ from hostile.cases import CPU, DELETED, METAL, REFUSED, TAKEN, cases
 from hostile.faults import PATTERN, ROOM, bytes_of
 from hostile.tensors import FAULTING, Handing, Tensor
 from metal_dlpack import softmetal
+from metal_dlpack.conformance import exchange_table
 
 COPIES = (None, True, False)
 
@@ -61,6 +62,9 @@ class Checked:
         self.fields = fields
         self.has_deleter = not {"deleter", "context"} & set(fields)
         self.tensor = Tensor(**values)
+
+    def capsule(self):
+        return self.tensor.capsule(tensors.address_of("end_capsule") if self.has_deleter else None)
 
     def deletions(self):
         return self.tensor.deletions if self.has_deleter else None
@@ -124,7 +128,7 @@ def attempt(call, *arguments, **keywords):
 
 
 def by_capsule(checked, fate, copy):
-    capsule = checked.tensor.capsule(tensors.address_of("end_capsule") if checked.has_deleter else None)
+    capsule = checked.capsule()
     outcome = attempt(md.from_dlpack, capsule, copy=copy)
     check_outcome(checked, fate, outcome, copy)
     is_fresh = capsule_name(capsule) == checked.tensor.name
@@ -138,7 +142,7 @@ def by_capsule(checked, fate, copy):
 
 
 def by_object(checked, fate, copy):
-    capsule = checked.tensor.capsule(tensors.address_of("end_capsule") if checked.has_deleter else None)
+    capsule = checked.capsule()
     device = checked.fields["device"]
     producer = Handing(capsule, device)
     del capsule
@@ -152,22 +156,21 @@ def by_object(checked, fate, copy):
     checked.must_be_deleted(1)
 
 
-def by_our_table(checked, fate, copy):
-    out = ctypes.c_void_p()
-    table = table_of(md.Array)
-
-    def call():
-        assert table.to_object(checked.tensor.base, ctypes.byref(out)) == 0
-        array = ctypes.cast(out, ctypes.py_object).value
-        ctypes.pythonapi.Py_DecRef(ctypes.py_object(array))
-        return array
-
+def check_stolen(checked, fate, copy, call):
+    """What a table gives or takes is the taker's, whether it can use it or not."""
     outcome = attempt(call)
     check_outcome(checked, fate, outcome, copy)
     checked.must_be_deleted(checked.deletions() if fate == TAKEN else 1)
     del outcome
     drain()
     checked.must_be_deleted(1)
+
+
+OUR_TABLE = exchange_table.table_of(md.Array)
+
+
+def by_our_table(checked, fate, copy):
+    check_stolen(checked, fate, copy, lambda: exchange_table.object_from(OUR_TABLE, checked.tensor.struct))
 
 
 NEXT = []
@@ -178,30 +181,19 @@ def hand_out(_object, out):
     return 0
 
 
-TABLE = Table.from_buffer_copy(table_of(md.Array))
-TABLE.from_object = type(TABLE.from_object)(hand_out)
-
-
-class Foreign:
-    """A type with an exchange table of its own, as torch.Tensor is one."""
-
-    __dlpack_c_exchange_api__ = capsule_of(TABLE)
+#: A type with an exchange table of its own, as torch.Tensor is one.
+Foreign = kind_with_table(table_with(from_object=hand_out), has_method=False)
 
 
 def by_foreign_table(checked, fate, copy):
     NEXT.append(checked.tensor.base)
-    outcome = attempt(md.from_dlpack, Foreign(), copy=copy)
+    check_stolen(checked, fate, copy, lambda: md.from_dlpack(Foreign(), copy=copy))
     checked.must(not NEXT, "the table was not asked")
-    check_outcome(checked, fate, outcome, copy)
-    checked.must_be_deleted(checked.deletions() if fate == TAKEN else 1)
-    del outcome
-    drain()
-    checked.must_be_deleted(1)
 
 
 def by_looking(checked, look):
     """What only looks at a capsule leaves it alone, whatever is in it."""
-    capsule = checked.tensor.capsule(tensors.address_of("end_capsule") if checked.has_deleter else None)
+    capsule = checked.capsule()
     outcome = attempt(look, capsule)
     checked.must(not isinstance(outcome, (SystemError, KeyError)), "raised", outcome)
     checked.must(capsule_name(capsule) == checked.tensor.name, "capsule", capsule_name(capsule))
