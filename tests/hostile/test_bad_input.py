@@ -196,7 +196,7 @@ TEXTS = {
     "storage": (["shared", "private", ""], ValueError, r"\\x00"),
     "device": (["metal:0", "metal", "cpu", ""], ValueError, r"\\x00"),
     "dtype": (["float32", "<f4", "torch.float32"], TypeError, r"\\x00"),
-    "label": (["a"], ValueError, None),
+    "label": (["a"], ValueError, "null character"),
     "order": (["C", "F"], ValueError, None),
     "stride_order": (["C"], ValueError, None),
     "path": (["b.npy"], ValueError, None),

@@ -1,8 +1,11 @@
 """One bad argument at a time: the exception and its words; test_flat.py sees that nothing is left behind."""
 
 import ctypes
+import itertools
+import math
 import operator
 import weakref
+from functools import partial
 
 import numpy as np
 import pytest
@@ -86,7 +89,31 @@ REFUSED = {
     "a limit of three": (lambda: md.set_memory_limit(1, 2, 3), TypeError, "at most 1 positional"),
     "a current stream of no device": (lambda: md.current_stream(3), TypeError, "device must be"),
     "a stream that was not entered": (lambda: stream.__exit__(None, None, None), RuntimeError, "entered last"),
-    "a queue that is a buffer": (lambda: md.Stream.from_handle(buffer.handle), ValueError, "MTLCommandQueue"),
+    **{
+        f"a queue that is {what}": (
+            partial(md.Stream.from_handle, handle),
+            ValueError,
+            "not the .* id<MTLCommandQueue>",
+        )
+        for what, handle in {"a buffer": buffer.handle, "memory": buffer.address, "1": 1, "16": 16}.items()
+    },
+    **{
+        f"a queue that is {handle!r}": (partial(md.Stream.from_handle, handle), TypeError, "must be an int")
+        for handle in ("x", None, 1.5, True)
+    },
+    "a label of a number": (lambda: md.Stream(label=3), TypeError, "label"),
+    "a stream of no device": (lambda: md.Stream("metal:99"), ValueError, "no device"),
+    "an event that is a queue": (lambda: md.Event.from_handle(stream.handle, 1), ValueError, "MTLSharedEvent"),
+    **{
+        f"an event at {value}": (
+            partial(md.Event.from_handle, event.handle, value),
+            ValueError,
+            "negative or does not fit",
+        )
+        for value in (-1, 2**64, 10**40)
+    },
+    "an event at a float": (lambda: md.Event.from_handle(event.handle, 1.0), TypeError, "integer"),
+    "a record into a stream": (lambda: stream.record(stream), TypeError, "must be an Event"),
     "two events": (lambda: stream.wait(event, 3), TypeError, "exactly one argument"),
     "an event of something": (lambda: md.Event(3), TypeError, "at most 0 positional"),
     "device 0": (lambda: md.from_dlpack(ELSEWHERE), BufferError, r"device \(0, 0\)"),
@@ -130,7 +157,12 @@ REFUSED = {
     "a buffer's end": (lambda: buffer.array(99, "float32"), ValueError, "past the Buffer's 64 bytes"),
     "no stream": (lambda: array.fill(1, stream=3), BufferError, "is not the handle"),
     "no event": (lambda: stream.wait(3), TypeError, "only an Event"),
-    "a negative timeout": (lambda: event.wait(-1), ValueError, "must be 0 or more"),
+    **{
+        f"a timeout of {timeout} for {moment!r}": (partial(moment.wait, timeout), ValueError, "must be 0 or more")
+        for moment, timeout in itertools.product((event, md.Event()), (-1, -0.1, math.nan, -math.inf))
+    },
+    "a timeout of text": (lambda: event.wait("1"), TypeError, "timeout"),
+    "a timeout past all floats": (lambda: event.wait(10**400), OverflowError, "pass None for no limit"),
     "a fill with text": (lambda: array.fill("a"), TypeError, "does not fit"),
     "a negative limit": (lambda: md.set_memory_limit(-1), ValueError, "-1"),
     "private memory": (lambda: memoryview(md.zeros(3, storage="private")), BufferError, "private"),

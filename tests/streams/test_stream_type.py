@@ -1,7 +1,6 @@
 """Streams and events: what they are, who waits, and that the CPU does not where it need not."""
 
 import _thread
-import itertools
 import math
 import signal
 import threading
@@ -53,23 +52,6 @@ def test_a_queue_of_others_becomes_a_stream_and_two_names_of_a_queue_are_equal()
     del one, two, three
     send(queue, "release", result=None)
     assert softmetal.live_objects("MTLCommandQueue") >= 1
-
-
-def test_what_is_no_queue_is_refused():
-    buffer = md.Buffer(16)
-    for handle in (1, 16, buffer.handle, buffer.address):
-        with pytest.raises(ValueError, match="not the address of an id<MTLCommandQueue>"):
-            md.Stream.from_handle(handle)
-    for handle in ("x", None, 1.5, True):
-        with pytest.raises(TypeError, match="must be an int"):
-            md.Stream.from_handle(handle)
-    with pytest.raises(TypeError, match="label"):
-        md.Stream(label=3)
-    for kind in (md.Stream, lambda label: md.Buffer(4, label=label)):
-        with pytest.raises(ValueError, match="null character"):
-            kind(label="a\0b")
-    with pytest.raises(ValueError, match="no device"):
-        md.Stream("metal:99")
 
 
 def test_a_device_has_one_default_stream():
@@ -207,12 +189,7 @@ def test_an_event_of_others_is_waited_for(shared_event):
     timer.start()
     assert event.wait(10) and event.query()
     timer.join()
-
-
-def test_a_negative_timeout_is_refused(subtests):
-    for event, timeout in itertools.product([md.Stream().record(), md.Event()], [-1, -0.1, math.nan, -math.inf]):
-        with subtests.test(timeout=timeout), pytest.raises(ValueError, match="timeout"):
-            event.wait(timeout)
+    assert md.Event.from_handle(shared_event, 2**64 - 1).value == 2**64 - 1
 
 
 def test_long_timeouts_wait_until_it_is_reached(slow):
@@ -243,27 +220,6 @@ def test_work_that_ends_elsewhere_does_not_end_a_wait(shared_event):
     worker.start()
     assert event.wait(5) is True
     worker.join()
-
-
-def test_bad_arguments_of_events_are_refused():
-    stream = md.Stream()
-    with pytest.raises(TypeError, match="timeout"):
-        stream.record().wait("1")
-    with pytest.raises(OverflowError, match="pass None for no limit"):
-        stream.record().wait(10**400)
-    with pytest.raises(TypeError, match="must be an Event"):
-        stream.record(stream)
-    with pytest.raises(TypeError, match="only an Event, a Stream"):
-        stream.wait(3)
-    with pytest.raises(ValueError, match="MTLSharedEvent"):
-        md.Event.from_handle(stream.handle, 1)
-    event = stream.record()
-    for value in (-1, 2**64, 10**40):
-        with pytest.raises(ValueError, match="negative or does not fit in 64 bits"):
-            md.Event.from_handle(event.handle, value)
-    with pytest.raises(TypeError):
-        md.Event.from_handle(event.handle, 1.0)
-    assert md.Event.from_handle(event.handle, 2**64 - 1).value == 2**64 - 1
 
 
 # ---- who waits ----
