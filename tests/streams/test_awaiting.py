@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import gc
 import os
 import random
@@ -67,35 +68,40 @@ async def finish(awaitable):
     return await awaitable
 
 
+def in_a_loop(test):
+    """The test as the one task of an event loop."""
+
+    @functools.wraps(test)
+    def run(**fixtures):
+        asyncio.run(test(**fixtures))
+
+    return run
+
+
 # ---- await event ----
 
 
-def test_the_loop_goes_on_while_a_task_waits(slow):
-    async def main():
-        event = work(md.Stream())
-        waiting = asyncio.ensure_future(event)
-        ticks = 0
-        while not waiting.done():
-            await asyncio.sleep(0.005)
-            ticks += 1
-        assert event.query()
-        assert await waiting is None
-        return ticks
-
-    assert asyncio.run(main()) >= 5
+@in_a_loop
+async def test_the_loop_goes_on_while_a_task_waits(slow):
+    event = work(md.Stream())
+    waiting = asyncio.ensure_future(event)
+    ticks = 0
+    while not waiting.done():
+        await asyncio.sleep(0.005)
+        ticks += 1
+    assert event.query()
+    assert await waiting is None
+    assert ticks >= 5
 
 
-def test_nothing_runs_in_the_loop_until_the_moment_comes(slow):
+@in_a_loop
+async def test_nothing_runs_in_the_loop_until_the_moment_comes(slow):
     """No polling: the loop's selector is asked once, and returns when the bell rings."""
-
-    async def main():
-        loop, selections = asyncio.get_running_loop(), []
-        select = loop._selector.select
-        loop._selector.select = lambda timeout=None: selections.append(timeout) or select(timeout)
-        await work(md.Stream())
-        return [*selections]
-
-    assert len(asyncio.run(main())) <= 2
+    loop, selections = asyncio.get_running_loop(), []
+    select = loop._selector.select
+    loop._selector.select = lambda timeout=None: selections.append(timeout) or select(timeout)
+    await work(md.Stream())
+    assert len(selections) <= 2
 
 
 @pytest.mark.parametrize("moment", ["not recorded", "reached", "reached, of others"])
@@ -192,105 +198,94 @@ def test_a_thousand_events_of_ten_streams_in_any_order(settings):
     assert descriptors() <= before
 
 
-def test_the_moment_is_the_one_at_the_await(slow):
+@in_a_loop
+async def test_the_moment_is_the_one_at_the_await(slow):
     """Recorded anew meanwhile: the task waits for what it asked for."""
-
-    async def main():
-        stream = md.Stream()
-        event = work(stream)
-        waiting = asyncio.ensure_future(event)
-        await asyncio.sleep(0)
-        for _ in range(5):
-            work(stream)
-        stream.record(event)
-        await waiting
-        assert not event.query()
-        await event
-
-    asyncio.run(main())
+    stream = md.Stream()
+    event = work(stream)
+    waiting = asyncio.ensure_future(event)
+    await asyncio.sleep(0)
+    for _ in range(5):
+        work(stream)
+    stream.record(event)
+    await waiting
+    assert not event.query()
+    await event
 
 
-def test_an_event_that_others_signal(shared_event):
-    async def main():
-        event = md.Event.from_handle(shared_event, 7)
-        waiting = asyncio.ensure_future(event)
-        await asyncio.sleep(0.02)
-        assert not waiting.done()
-        send(shared_event, "setSignaledValue:", 7, result=None)
-        await asyncio.wait_for(waiting, 5)
-        assert event.query()
-
-    asyncio.run(main())
+@in_a_loop
+async def test_an_event_that_others_signal(shared_event):
+    event = md.Event.from_handle(shared_event, 7)
+    waiting = asyncio.ensure_future(event)
+    await asyncio.sleep(0.02)
+    assert not waiting.done()
+    send(shared_event, "setSignaledValue:", 7, result=None)
+    await asyncio.wait_for(waiting, 5)
+    assert event.query()
 
 
 # ---- failures ----
 
 
-def test_a_failure_is_raised_once(settings, slow):
-    async def main():
-        stream = md.Stream()
-        settings(fail="commit@1=OutOfMemory")
-        event = work(stream)
-        ends = await asyncio.gather(*[finish(event) for _ in range(3)], return_exceptions=True)
-        (error,) = filter(None, ends)
-        assert isinstance(error, md.MetalError)
-        assert str(error).count("8") == 1
-        assert "OutOfMemory, 8" in str(error)
+@in_a_loop
+async def test_a_failure_is_raised_once(settings, slow):
+    stream = md.Stream()
+    settings(fail="commit@1=OutOfMemory")
+    event = work(stream)
+    ends = await asyncio.gather(*[finish(event) for _ in range(3)], return_exceptions=True)
+    (error,) = filter(None, ends)
+    assert isinstance(error, md.MetalError)
+    assert str(error).count("8") == 1
+    assert "OutOfMemory, 8" in str(error)
+    await event
+    stream.synchronize()
+
+
+@in_a_loop
+async def test_a_failure_is_left_to_the_next_wait_by_a_task_that_was_cancelled(settings, slow):
+    stream = md.Stream()
+    settings(fail="commit@1=OutOfMemory")
+    event = work(stream)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(event, LATENCY / 10)
+    with pytest.raises(md.MetalError, match="OutOfMemory"):
         await event
-        stream.synchronize()
-
-    asyncio.run(main())
-
-
-def test_a_failure_is_left_to_the_next_wait_by_a_task_that_was_cancelled(settings, slow):
-    async def main():
-        stream = md.Stream()
-        settings(fail="commit@1=OutOfMemory")
-        event = work(stream)
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(event, LATENCY / 10)
-        with pytest.raises(md.MetalError, match="OutOfMemory"):
-            await event
-
-    asyncio.run(main())
 
 
 # ---- cancelled, closed, forked, at the end ----
 
 
-def test_cancelled_tasks_leave_the_others_waiting(slow):
-    async def main():
-        event = work(md.Stream())
-        tasks = [asyncio.ensure_future(event) for _ in range(100)]
-        await asyncio.sleep(0)
-        for task in tasks[::2]:
-            task.cancel()
-        ends = await asyncio.gather(*tasks, return_exceptions=True)
-        assert [type(end) for end in ends] == [asyncio.CancelledError, type(None)] * 50
-        assert awaiting.waiting_of(asyncio.get_running_loop()).moments == {}
-
-    asyncio.run(main())
+@in_a_loop
+async def test_cancelled_tasks_leave_the_others_waiting(slow):
+    event = work(md.Stream())
+    tasks = [asyncio.ensure_future(event) for _ in range(100)]
+    await asyncio.sleep(0)
+    for task in tasks[::2]:
+        task.cancel()
+    ends = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(end) for end in ends] == [asyncio.CancelledError, type(None)] * 50
+    assert awaiting.waiting_of(asyncio.get_running_loop()).moments == {}
 
 
-def test_a_task_that_is_cancelled_as_the_bell_rings_is_cancelled_or_done(settings):
-    async def main():
-        stream = md.Stream()
-        for turn in range(200):
-            settings(latency_us=turn * 10)
-            task = asyncio.ensure_future(work(stream))
-            await asyncio.sleep(turn * 10e-6)
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-        await work(stream)
-
-    asyncio.run(main())
+@in_a_loop
+async def test_a_task_that_is_cancelled_as_the_bell_rings_is_cancelled_or_done(settings):
+    stream = md.Stream()
+    for turn in range(200):
+        settings(latency_us=turn * 10)
+        task = asyncio.ensure_future(work(stream))
+        await asyncio.sleep(turn * 10e-6)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+    await work(stream)
 
 
-def test_a_loop_may_be_closed_while_work_is_in_flight(slow):
+def test_a_loop_may_be_closed_while_work_is_in_flight(shared_event):
     before = descriptors()
     loop = asyncio.new_event_loop()
-    event = work(md.Stream())
+    stream = md.Stream()
+    stream.wait(md.Event.from_handle(shared_event, 1))
+    event = work(stream)
     task = loop.create_task(finish(event))
     loop.run_until_complete(asyncio.sleep(0))
     number = awaiting.waiting_of(loop).bell
@@ -304,6 +299,7 @@ def test_a_loop_may_be_closed_while_work_is_in_flight(slow):
     assert len(awaiting._waiting) == 0
     with contextlib.closing(Bell()) as bell:
         os.dup2(bell.writing, number)
+        send(shared_event, "setSignaledValue:", 1, result=None)
         event.wait()
         softmetal.wait_idle()
         os.close(number)
@@ -370,31 +366,27 @@ def test_in_a_forked_child_a_moment_that_has_not_come_is_an_error(slow):
 # ---- async with stream ----
 
 
-def test_the_block_ends_when_the_work_is_done(slow):
-    async def main():
-        stream, array = md.Stream(), md.zeros(64)
-        default = md.current_stream()
-        async with stream as entered:
-            assert md.current_stream() is stream is entered
-            copy = array.copy()
-            assert not stream.query()
-        assert md.current_stream() is default
-        assert stream.query()
-        assert copy.tolist() == array.tolist()
-
-    asyncio.run(main())
+@in_a_loop
+async def test_the_block_ends_when_the_work_is_done(slow):
+    stream, array = md.Stream(), md.zeros(64)
+    default = md.current_stream()
+    async with stream as entered:
+        assert md.current_stream() is stream is entered
+        copy = array.copy()
+        assert not stream.query()
+    assert md.current_stream() is default
+    assert stream.query()
+    assert copy.tolist() == array.tolist()
 
 
-def test_a_failure_comes_out_of_the_block(settings):
-    async def main():
-        stream, array = md.Stream(), md.zeros(64)
-        settings(fail="commit@1=OutOfMemory")
-        with pytest.raises(md.MetalError, match="OutOfMemory"):
-            async with stream:
-                array.copy()
-        assert md.current_stream() is not stream
-
-    asyncio.run(main())
+@in_a_loop
+async def test_a_failure_comes_out_of_the_block(settings):
+    stream, array = md.Stream(), md.zeros(64)
+    settings(fail="commit@1=OutOfMemory")
+    with pytest.raises(md.MetalError, match="OutOfMemory"):
+        async with stream:
+            array.copy()
+    assert md.current_stream() is not stream
 
 
 def test_a_block_that_raises_does_not_wait(shared_event):
@@ -413,17 +405,15 @@ def test_a_block_that_raises_does_not_wait(shared_event):
     asyncio.run(asyncio.wait_for(main(), 10))
 
 
-def test_blocks_are_left_in_order():
-    async def main():
-        one, two = md.Stream(), md.Stream()
-        await one.__aenter__()
-        await two.__aenter__()
-        with pytest.raises(RuntimeError, match="not the stream that this thread"):
-            await one.__aexit__(None, None, None)
-        await two.__aexit__(None, None, None)
+@in_a_loop
+async def test_blocks_are_left_in_order():
+    one, two = md.Stream(), md.Stream()
+    await one.__aenter__()
+    await two.__aenter__()
+    with pytest.raises(RuntimeError, match="not the stream that this thread"):
         await one.__aexit__(None, None, None)
-
-    asyncio.run(main())
+    await two.__aexit__(None, None, None)
+    await one.__aexit__(None, None, None)
 
 
 # ---- Stream.query ----
