@@ -187,10 +187,6 @@ def test_a_layout_is_made_by_new_as_by_its_type():
     assert md.StridedLayout.__new__(md.StridedLayout, (2, 3), (3, 1), 4) == md.StridedLayout((2, 3), (3, 1), 4)
 
 
-def test_two_private_arrays_share_nothing():
-    assert not md.shares_memory(md.zeros(3, storage="private"), md.zeros(3, storage="private"))
-
-
 def test_a_producer_that_takes_no_keywords_shares_as_well():
     class Old:
         def __dlpack__(self, stream=None):
@@ -209,11 +205,6 @@ def test_a_weak_reference_ends_with_its_object(subtests):
             reference = weakref.ref(thing)
             del thing
             assert reference() is None
-
-
-def test_a_recorded_event_shows_its_value():
-    assert f"at value {event.value}>" in repr(event)
-    assert "not recorded" in repr(md.Event())
 
 
 @pytest.mark.needs_softmetal

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from c_api import INT64, Access, Api, Dtype, View, table
 from children import run_child
-from dlpack_structs import Producer, Versioned
+from dlpack_structs import Producer, delete
 from places import ROOT
 
 import metal_dlpack as md
@@ -36,11 +36,6 @@ def view_of(array):
 
 def new(shape=(2, 3), dtype=FLOAT32, storage=DEFAULT):
     return API.array_new(len(shape), numbers(*shape), Dtype(*dtype), storage)
-
-
-def delete(address):
-    deleter = Versioned.from_address(address).deleter
-    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(deleter)(address)
 
 
 class Owner:

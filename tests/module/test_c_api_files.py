@@ -1,12 +1,12 @@
 """The C API in extension modules of several source files: one table a module, and none between modules."""
 
-import importlib.util
 import os
 import subprocess
 import sys
 import sysconfig
 
 import pytest
+from extensions import load
 
 import metal_dlpack as md
 
@@ -90,12 +90,8 @@ def build(folder, name, languages, *flags):
         where = ["-I", md.get_include(), "-isystem", sysconfig.get_path("include")]
         command += [*flags, "-fPIC", "-x", language, "-c", "-", "-o", objects[-1], *where]
         subprocess.run(command, input=text.replace("NAME", name), text=True, check=True)
-    library = folder / f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}"
-    subprocess.run([COMPILERS["c++"][0], *flags, *SHARED, *objects, "-o", library], check=True)
-    spec = importlib.util.spec_from_file_location(name, library)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    subprocess.run([COMPILERS["c++"][0], *flags, *SHARED, *objects, "-o", folder / f"{name}.built.so"], check=True)
+    return load(folder, name)
 
 
 LANGUAGES = [("c", "c"), ("c", "c++"), ("c++", "c"), ("c++", "c++")]

@@ -109,7 +109,8 @@ def test_private_buffers_are_compared_by_their_handle():
     assert md.shares_memory(array[:6], array[5:])
     assert not md.shares_memory(array[:5], array[5:])
     assert md.shares_memory(array.buffer, array[9])
-    assert not md.shares_memory(array, md.zeros(10))
+    for storage in ("private", "shared"):
+        assert not md.shares_memory(array, md.zeros(10, storage=storage))
 
 
 def test_two_metal_buffers_over_one_numpy_array_share_it():

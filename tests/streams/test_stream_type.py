@@ -177,6 +177,7 @@ def test_an_event_can_be_recorded_again(slow):
     event = stream.record()
     assert stream.record(event) is event
     assert event.value == 2
+    assert "at value 2>" in repr(event)
     assert event.wait() and event.query()
     assert stream.record().value == 3
 

@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import itertools
 import sys
 import threading
 
@@ -9,9 +10,8 @@ from dlpack_structs import CAPSULE_NAMES, open_capsule, table_of
 
 import metal_dlpack as md
 from hostile.cases import CPU, METAL
-from hostile.routes import Memory
+from hostile.routes import Memory, check_the_end, live_buffers
 from hostile.tensors import Tensor, deleters
-from metal_dlpack import softmetal
 
 PLAIN, LEAVES_AN_EXCEPTION, ENTERS_PYTHON = range(3)  # as deleters.c has them
 entries = []
@@ -141,28 +141,22 @@ PLACES = (
 
 
 def run():
-    buffers = softmetal.live_objects("MTLBuffer") if softmetal.is_present() else 0
+    buffers = live_buffers()
     count = 0
-    for place in PLACES:
-        for manner in (PLAIN, LEAVES_AN_EXCEPTION, ENTERS_PYTHON):
-            for versioned in (False, True):
-                for device in (CPU, METAL):
-                    print(place.__name__, manner, CAPSULE_NAMES[versioned], device, flush=True)
-                    memory = Memory(device)
-                    entered = len(entries)
-                    tensor = make(manner, versioned, device, memory)
-                    place(tensor)
-                    assert sys.exc_info() == (None, None, None)
-                    assert tensor.deletions == 1, tensor.deletions
-                    assert len(entries) - entered == (manner == ENTERS_PYTHON)
-                    tensor.free()
-                    memory.close()
-                    count += 1
-    gc.collect()
-    md.empty_cache()
-    if softmetal.is_present():
-        assert softmetal.live_objects("MTLBuffer") == buffers, "buffers outlive their tensors"
-        assert softmetal.reports() == 0, softmetal.last_report()
+    manners = (PLAIN, LEAVES_AN_EXCEPTION, ENTERS_PYTHON)
+    for place, manner, versioned, device in itertools.product(PLACES, manners, (False, True), (CPU, METAL)):
+        print(place.__name__, manner, CAPSULE_NAMES[versioned], device, flush=True)
+        memory = Memory(device)
+        entered = len(entries)
+        tensor = make(manner, versioned, device, memory)
+        place(tensor)
+        assert sys.exc_info() == (None, None, None)
+        assert tensor.deletions == 1, tensor.deletions
+        assert len(entries) - entered == (manner == ENTERS_PYTHON)
+        tensor.free()
+        memory.close()
+        count += 1
+    check_the_end(buffers)
     print(f"DONE {count} 0", flush=True)
 
 

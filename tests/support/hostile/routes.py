@@ -256,8 +256,20 @@ def try_case(device, route, name, fields, place, fate, copy):
     return None
 
 
+def live_buffers():
+    return softmetal.live_objects("MTLBuffer") if softmetal.is_present() else 0
+
+
+def check_the_end(before):
+    gc.collect()
+    md.empty_cache()
+    assert live_buffers() == before, "buffers outlive their tensors"
+    if softmetal.is_present():
+        assert softmetal.reports() == 0, softmetal.last_report()
+
+
 def run(device, in_full):
-    buffers = softmetal.live_objects("MTLBuffer") if softmetal.is_present() else 0
+    buffers = live_buffers()
     legacy = [route for route in ROUTES if route not in VERSIONED_ROUTES]
     turns = {True: itertools.cycle(ROUTES), False: itertools.cycle(legacy)}
     counts, fates, failures = Counter(), Counter(), []
@@ -269,11 +281,7 @@ def run(device, in_full):
                 counts[route] += 1
     assert min(counts.values()) > 400, counts
     assert fates[REFUSED] > 4000 and fates[TAKEN] > 400 and fates[DELETED] > 100, fates
-    gc.collect()
-    md.empty_cache()
-    if softmetal.is_present():
-        assert softmetal.live_objects("MTLBuffer") == buffers, "buffers outlive their tensors"
-        assert softmetal.reports() == 0, softmetal.last_report()
+    check_the_end(buffers)
     print(*failures, f"DONE {counts.total()} {len(failures)}", sep="\n", flush=True)
 
 
