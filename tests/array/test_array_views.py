@@ -274,9 +274,10 @@ def test_as_readonly_refuses_every_way_of_writing():
 def test_iteration_gives_the_rows():
     array = md.asarray([[0, 1], [2, 3], [4, 5]])
     assert [row.tolist() for row in array] == [[0, 1], [2, 3], [4, 5]]
+    assert all(md.shares_memory(row, array) for row in array)
     assert len(array) == 3
-    with pytest.raises(TypeError):
-        iter(array[0, 0]).__next__()
+    with pytest.raises(TypeError, match="0-dimensional"):
+        iter(array[0, 0])
     with pytest.raises(TypeError):
         len(array[0, 0])
 

@@ -288,11 +288,3 @@ def test_the_page_says_what_is_printed():
     example = re.search(r"```python\n(>>> .*?)```", page, re.DOTALL)[1]
     (test,) = doctest.DocTestParser().get_examples(example)
     assert repr(eval(test.source, {"md": md})) + "\n" == test.want
-
-
-def test_iteration_gives_views_of_the_first_axis():
-    array = md.asarray([[1, 2], [3, 4]])
-    assert [row.tolist() for row in array] == [[1, 2], [3, 4]]
-    assert all(md.shares_memory(row, array) for row in array)
-    with pytest.raises(TypeError, match="0-dimensional"):
-        iter(md.zeros(()))

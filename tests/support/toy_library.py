@@ -339,22 +339,20 @@ class Toy(Library):
         flags = managed.flags if is_versioned else 0
         if is_versioned and managed.version[0] != 1 and not self.breaks("major-later"):
             raise BufferError("another major version")
-        if is_versioned and managed.version[1] > 3 and self.breaks("minor-later"):
-            raise BufferError("another minor version")
-        if flags & READ_ONLY and self.breaks("read-only-taken"):
-            raise BufferError("read-only")
         tensor = managed.tensor
         is_unknown = kind_of(tensor.code, tensor.bits) is None
         if is_unknown and not self.breaks("types-bits" if tensor.code in (15, 17) else "types-unknown"):
             raise BufferError("a type that is not known")
-        if tensor.code == 5 and tensor.bits == 128 and self.breaks("types-all"):
-            raise BufferError("too long")
-        if tensor.data and tensor.data % 64 and self.breaks("unaligned"):
-            raise BufferError("not aligned")
-        if not tensor.ndim and self.breaks("zero-dimensions"):
-            raise BufferError("no dimensions")
-        if not tensor.data and self.breaks("empty"):
-            raise BufferError("no data")
+        refused_by_fault = {
+            "minor-later": is_versioned and managed.version[1] > 3,
+            "read-only-taken": flags & READ_ONLY,
+            "types-all": (tensor.code, tensor.bits) == (5, 128),
+            "unaligned": (tensor.data or 0) % 64,
+            "zero-dimensions": not tensor.ndim,
+            "empty": not tensor.data,
+        }
+        if self.broken[0] == "consumer" and refused_by_fault.get(self.broken[1]):
+            raise BufferError(self.broken[1])
 
     def take(self, managed, is_versioned, copy):
         flags = managed.flags if is_versioned else 0
