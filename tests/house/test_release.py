@@ -188,11 +188,3 @@ def test_no_page_installs_what_no_index_has_yet():
     for path in [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *EXAMPLES.rglob("*.md")]:
         for line in re.findall(r"pip install.*", path.read_text()):
             assert not re.search(r" metal_dlpack(?=[\s\"'`]|$)", line), f"{path.name}: {line}"
-
-
-def test_security_names_what_files_are_read():
-    from metal_dlpack.files import single_file
-
-    text = (ROOT / "SECURITY.md").read_text()
-    for suffix in single_file.FORMATS:
-        assert f"`{suffix}`" in text

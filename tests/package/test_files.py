@@ -22,7 +22,7 @@ import pytest
 from children import run_child
 from file_cases import entry, gguf_bytes, safetensors_bytes
 from machine import SANITIZER
-from places import DOCS, EXAMPLES
+from places import DOCS, EXAMPLES, ROOT
 
 import metal_dlpack as md
 from metal_dlpack.files import memory, safetensors, single_file
@@ -80,11 +80,11 @@ def reference(path: Path) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
 # ---- what is in a file ----
 
 
-def test_every_format_has_a_writer_here_and_a_row_in_the_guide():
-    guide = (DOCS / "files.md").read_text()
+def test_every_format_has_a_writer_here_and_is_named_where_it_should_be():
+    guide, security = (DOCS / "files.md").read_text(), (ROOT / "SECURITY.md").read_text()
     assert set(SUFFIXES) == set(single_file.FORMATS)
     for suffix in single_file.FORMATS:
-        assert f"| `{suffix}`" in guide and f"``{suffix}``" in md.open.__doc__, suffix
+        assert f"| `{suffix}`" in guide and f"`{suffix}`" in security and f"``{suffix}``" in md.open.__doc__, suffix
 
 
 def test_every_tensor_is_what_the_format_s_own_package_reads(model, live_buffers):

@@ -3,22 +3,11 @@
 import shutil
 import sysconfig
 
-import pytest
 from children import run_child
 from places import SRC
 
 THIS = sysconfig.get_config_var("EXT_SUFFIX")
 OTHER = "_core.cpython-399-mars.so"
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """Only what runs before the extension module is asked for."""
-    package = tmp_path / "metal_dlpack"
-    package.mkdir()
-    for name in ("__init__.py", "missing_core.py"):
-        shutil.copy(SRC / "metal_dlpack" / name, package)
-    return package
 
 
 def last_line_of_import(folder):
@@ -27,19 +16,17 @@ def last_line_of_import(folder):
     return done.stderr.splitlines()[-1]
 
 
-def test_a_checkout_that_is_not_built_says_how_to_build_it(folder):
+def test_what_is_not_built_built_for_another_python_or_broken_is_told_apart(tmp_path):
+    folder = tmp_path / "metal_dlpack"
+    folder.mkdir()
+    for name in ("__init__.py", "missing_core.py"):  # only what runs before the extension module is asked for
+        shutil.copy(SRC / "metal_dlpack" / name, folder)
     said = last_line_of_import(folder)
     assert f"cannot be imported from {folder}: its extension module is not built" in said
     assert "pip install ." in said
-
-
-def test_a_module_for_another_python_is_named(folder):
     (folder / OTHER).touch()
     assert f"{OTHER} is for another Python than this one ({THIS})" in last_line_of_import(folder)
-
-
-def test_what_the_loader_says_of_a_broken_module_is_not_hidden(folder):
     (folder / f"_core{THIS}").write_bytes(b"not a library")
     said = last_line_of_import(folder)
-    assert f"_core{THIS}" in said
+    assert f"_core{THIS}" in said, "what the loader says is not hidden"
     assert "pip install" not in said

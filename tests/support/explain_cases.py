@@ -172,21 +172,16 @@ def make_case(case):
 
 
 def address_of_case(thing):
-    """Where a consumer that shares has element 0; handles count as addresses."""
+    """Where a consumer that shares has element 0, or None where there is none; handles count as addresses."""
     if isinstance(thing, Producer):
         tensor = thing.struct.tensor
         is_metal = tensor.device[0] == 8
-        return (tensor.data or 0) + (0 if is_metal else tensor.byte_offset)
-    if isinstance(thing, md.HostView):
-        return thing.array.buffer.address + thing.array.byte_offset if thing.array.size else 0
-    return thing.buffer.handle if thing.size else 0
-
-
-def is_empty(thing):
-    if isinstance(thing, Producer):
-        tensor = thing.struct.tensor
-        return 0 in tensor.shape[: tensor.ndim]
-    return 0 in (thing.array if isinstance(thing, md.HostView) else thing).shape
+        address = (tensor.data or 0) + (0 if is_metal else tensor.byte_offset)
+        return None if 0 in tensor.shape[: tensor.ndim] else address
+    array = thing.array if isinstance(thing, md.HostView) else thing
+    if 0 in array.shape:
+        return None
+    return array.buffer.handle if array is thing else array.buffer.address + array.byte_offset
 
 
 def consume(consumer, thing):
@@ -214,8 +209,7 @@ def consume(consumer, thing):
         address = (opened.tensor.data or 0) + (opened.tensor.byte_offset if opened.tensor.device[0] == 1 else 0)
     if not isinstance(thing, (Producer, md.Array, md.HostView)):
         return md.shares_memory(thing, result)
-    wanted = address_of_case(thing)
-    return is_empty(thing) or address == wanted
+    return address_of_case(thing) in (None, address)
 
 
 def outcome_of(consumer, thing):
