@@ -389,9 +389,7 @@ def test_lanes_cannot_be_padded():
     assert producer.deletions == 0
 
 
-@pytest.mark.needs_torch
-def test_torch_s_fp4_is_two_lanes_both_ways():
-    torch = pytest.importorskip("torch")
+def test_torch_s_fp4_is_two_lanes_both_ways(torch):
     codes = torch.arange(16, dtype=torch.uint8).reshape(2, 8) * 0x11
     theirs = codes.view(torch.float4_e2m1fn_x2)
     array = md.from_dlpack(theirs)

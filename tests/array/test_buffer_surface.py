@@ -86,15 +86,9 @@ def make_pixel_buffer(width: int, height: int, *, in_surface: bool) -> int:
 
 
 @pytest.mark.needs_softmetal
-def test_without_macos_it_says_so():
+@pytest.mark.parametrize("handle", [0, 1, 8, 0x1000, 2**64 - 8])
+def test_without_macos_it_says_so_and_follows_no_address(handle):
     with pytest.raises(NotImplementedError, match=r"^Buffer.from_iosurface: IOSurface is part of macOS"):
-        md.Buffer.from_iosurface(0x1000)
-
-
-@pytest.mark.needs_softmetal
-@pytest.mark.parametrize("handle", [0, 1, 8, 2**64 - 8])
-def test_an_address_is_not_followed_where_there_are_no_surfaces(handle):
-    with pytest.raises(NotImplementedError):
         md.Buffer.from_iosurface(handle, device="metal:0")
 
 

@@ -125,11 +125,11 @@ def test_what_a_producer_raises_comes_through_and_what_it_gives_must_be_a_capsul
             md.from_dlpack(giving(lambda **_: pytest.fail("it is asked for a capsule"), device))
 
 
-def test_an_array_of_ours_shares_its_buffer_object():
+@pytest.mark.parametrize("take", [md.asarray, md.from_dlpack])
+def test_an_array_of_ours_shares_its_buffer_object(take):
     array = md.zeros((2, 3))
-    again = md.from_dlpack(array[1])
-    assert again.buffer is array.buffer
-    assert md.from_dlpack(array, copy=True).buffer is not array.buffer
+    assert take(array[1]).buffer is array.buffer
+    assert take(array, copy=True).buffer is not array.buffer
 
 
 @pytest.mark.rule("import-device")

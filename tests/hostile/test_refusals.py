@@ -214,10 +214,7 @@ def test_zeros_that_the_gpu_does_not_write_are_not_handed_out(settings, live_buf
         md.zeros(3, storage="private")
 
 
-@pytest.mark.needs_torch
-def test_numbers_of_torch_without_a_dimension_are_read():
-    import torch
-
+def test_numbers_of_torch_without_a_dimension_are_read(torch):
     for dtype in (torch.float32, torch.complex64, torch.int64):
         assert md.from_dlpack(torch.tensor(3, dtype=dtype)).tolist() == 3
 

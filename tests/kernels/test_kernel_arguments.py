@@ -182,10 +182,7 @@ def test_a_buffer_is_taken_whatever_its_bytes_are():
         take("float")(source, out, n=4)
 
 
-@pytest.mark.needs_torch
-def test_a_tensor_on_mps_is_taken_in_place():
-    import torch
-
+def test_a_tensor_on_mps_is_taken_in_place(torch):
     x, out = md.asarray([1.0, 2, 3, 4]), md.zeros(4)
     take("float")(torch.from_dlpack(x[1:]), torch.from_dlpack(out), n=3)
     assert out.tolist() == [2, 3, 4, 0]
@@ -215,10 +212,7 @@ def test_memory_of_the_cpu_is_refused_with_the_way_out():
     assert out.tolist() == [1, 1, 1, 1]
 
 
-@pytest.mark.needs_torch
-def test_a_tensor_on_the_cpu_is_refused():
-    import torch
-
+def test_a_tensor_on_the_cpu_is_refused(torch):
     for tensor in (torch.ones(4), torch.ones(1 << 16)):
         with pytest.raises(TypeError, match=r"argument 'x': an object of type .*Tensor in the CPU's memory"):
             take("float")(tensor, md.zeros(4), n=4)

@@ -106,10 +106,7 @@ def test_c_raises_what_the_table_refuses(example, live_buffers):
         example.allocate_like(md.Array, md.zeros(3).host)
 
 
-@pytest.mark.needs_torch
-def test_the_same_c_code_takes_torchs_tensors(example, live_buffers):
-    import torch
-
+def test_the_same_c_code_takes_torchs_tensors(torch, example, live_buffers):
     array = md.zeros((2, 3))
     tensor = array.to(torch.Tensor)
     assert example.describe(tensor) == example.describe(array)

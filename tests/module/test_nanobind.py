@@ -57,10 +57,7 @@ def test_what_cpp_gives_back_shares_the_memory(example, live_buffers):
     assert md.from_dlpack(example.tail(array, 8)).shape == (0,)
 
 
-@pytest.mark.needs_torch
-def test_what_cpp_gives_back_is_torchs_too(example, live_buffers):
-    import torch
-
+def test_what_cpp_gives_back_is_torchs_too(torch, example, live_buffers):
     array = md.asarray([float(i) for i in range(8)])
     tensor = torch.from_dlpack(example.tail(array, 3))
     assert (tensor.device.type, tensor.storage_offset(), tuple(tensor.shape)) == ("mps", 3, (5,))

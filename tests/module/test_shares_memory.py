@@ -282,21 +282,15 @@ def test_tensors_of_frameworks_are_compared_where_they_lie(module, shown):
         assert not md.shares_memory(take(shown(array[:, ::2])), array[:, 1::2])
 
 
-@pytest.mark.needs_torch
 @pytest.mark.rule("shares-memory")
-def test_torch_s_refusals_are_raised():
-    import torch
-
+def test_torch_s_refusals_are_raised(torch):
     assert not md.shares_memory(torch.zeros(3), torch.zeros(3))
     with pytest.raises((BufferError, RuntimeError), match="grad"):
         md.shares_memory(torch.zeros(3, requires_grad=True), md.zeros(3))
 
 
-@pytest.mark.needs_mlx
 @pytest.mark.rule("shares-memory")
-def test_mlx_arrays_are_compared():
-    import mlx.core as mx
-
+def test_mlx_arrays_are_compared(mx):
     array = mx.zeros(8)
     assert md.shares_memory(array, md.from_dlpack(array))
     assert not md.shares_memory(array, mx.zeros(8))

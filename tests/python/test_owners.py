@@ -120,31 +120,19 @@ def test_the_module_can_be_dropped_and_imported_again():
 
 
 @pytest.mark.rule("fork")
-def test_a_forked_child_deletes_silently_and_refuses_metal():
+def test_a_forked_child_deletes_silently():
+    """tests/module/test_fork.py calls everything else there."""
     out = output_of("""
-        import os, sys
+        import os
         import metal_dlpack as md
         from forking import fork
         array = md.zeros(3)
         private = md.zeros(3, storage="private")
         capsule = array.__dlpack__()
-        child = fork()
-        if child == 0:
-            status = 1
-            try:
-                assert array.tolist() == [0, 0, 0]
-                for use in (lambda: md.zeros(3), lambda: private.tolist(), lambda: md.asarray(bytearray(8), copy=False)):
-                    try:
-                        use()
-                    except (md.MetalError, md.CopyRequiredError) as error:
-                        assert "fork" in str(error), error
-                    else:
-                        raise AssertionError
-                del array, capsule, private
-                status = 0
-            finally:
-                os._exit(status)
-        _, status = os.waitpid(child, 0)
-        print(os.waitstatus_to_exitcode(status), array.tolist(), private.tolist())
+        if fork() == 0:
+            print(array.tolist(), flush=True)
+            del array, capsule, private
+            os._exit(0)
+        print(os.wait()[1], array.tolist(), private.tolist())
     """)
-    assert out.strip() == "0 [0.0, 0.0, 0.0] [0.0, 0.0, 0.0]"
+    assert out == "[0.0, 0.0, 0.0]\n0 [0.0, 0.0, 0.0] [0.0, 0.0, 0.0]\n"

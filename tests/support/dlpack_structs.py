@@ -48,10 +48,6 @@ class Opened:
         self.flags = getattr(self.managed, "flags", 0)
 
     @property
-    def is_copied(self):
-        return bool(self.flags & IS_COPIED)
-
-    @property
     def is_readonly(self):
         return bool(self.flags & READ_ONLY)
 
