@@ -176,13 +176,12 @@ def test_text_files_end_well():
 
 
 def test_only_the_module_s_init_is_exported():
-    result = subprocess.run(["nm", "-D", "--defined-only", _core.__file__], capture_output=True, text=True, check=False)
-    if sys.platform == "darwin":
-        result = subprocess.run(["nm", "-gU", _core.__file__], capture_output=True, text=True, check=False)
+    options = ["-gU"] if sys.platform == "darwin" else ["-D", "--defined-only"]
+    result = subprocess.run(["nm", *options, _core.__file__], capture_output=True, text=True, check=False)
     if result.returncode != 0:
         pytest.skip("nm is not installed")
     names = {line.split()[-1].lstrip("_") for line in result.stdout.splitlines() if line.strip()}
-    assert names == {"PyInit__core".lstrip("_")}
+    assert names == {"PyInit__core"}
 
 
 def test_importing_the_package_imports_little_and_no_framework():

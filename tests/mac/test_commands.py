@@ -3,7 +3,6 @@
 import ctypes
 import os
 import time
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -97,20 +96,6 @@ def test_the_compiler_s_words_name_the_line_and_the_name():
 # ---- waits ----
 
 
-@contextmanager
-def metal_queue_and_event():
-    """A queue and a shared event that the package did not make."""
-    with pool():
-        device = md.default_device().handle
-        queue, event = send(device, "newCommandQueue"), send(device, "newSharedEvent")
-    try:
-        yield queue, event
-    finally:
-        with pool():
-            send(queue, "release", result=None)
-            send(event, "release", result=None)
-
-
 def raise_event(event, value):
     send(event, "setSignaledValue:", value, result=None)
 
@@ -120,40 +105,39 @@ def byte_now(address):
     return ctypes.string_at(address, 1)[0]
 
 
-def test_whether_a_wait_holds_back_a_later_command_buffer_of_metal_s_own_queue():
+def test_whether_a_wait_holds_back_a_later_command_buffer_of_metal_s_own_queue(foreign_queue, shared_event):
     """Both are right for the package."""
     buffer = md.Buffer(64, storage="shared")
     buffer.fill(0)
-    with metal_queue_and_event() as (queue, event), pool():
-        commands = send(queue, "commandBuffer")
-        send(commands, "encodeWaitForEvent:value:", event, 5, result=None)
+    with pool():
+        commands = send(foreign_queue, "commandBuffer")
+        send(commands, "encodeWaitForEvent:value:", shared_event, 5, result=None)
         send(commands, "commit", result=None)
-        gpu_fill(buffer.handle, 9, 64, queue=queue, waits=False)
+        gpu_fill(buffer.handle, 9, 64, queue=foreign_queue, waits=False)
         time.sleep(0.3)
         waited = byte_now(buffer.address) == 0
-        raise_event(event, 5)
-        for last in (commands, send(queue, "commandBuffer")):
+        raise_event(shared_event, 5)
+        for last in (commands, send(foreign_queue, "commandBuffer")):
             if last != commands:
                 send(last, "commit", result=None)
             send(last, "waitUntilCompleted", result=None)
         assert byte_now(buffer.address) == 9, "the fill was never done"
-        raise_event(event, 3)
-        print("a value set lower reads as", send(event, "signaledValue", result=ctypes.c_uint64))
+        raise_event(shared_event, 3)
+        print("a value set lower reads as", send(shared_event, "signaledValue", result=ctypes.c_uint64))
     print("a later command buffer", "waits" if waited else "GOES PAST the wait")
 
 
 @pytest.mark.parametrize("pieces", [1, 3])
-def test_no_later_piece_of_a_stream_runs_before_the_event(pieces):
+def test_no_later_piece_of_a_stream_runs_before_the_event(pieces, shared_event):
     arrays = [md.zeros(64, "uint8", storage="shared") for _ in range(pieces)]
     stream = md.Stream()
-    with metal_queue_and_event() as (_, event):
-        stream.wait(md.Event.from_handle(event, 5))
-        for array in arrays:
-            array.fill(9, stream=stream)
-        time.sleep(0.3)
-        assert [byte_now(array.buffer.address) for array in arrays] == [0] * pieces, "before the event"
-        raise_event(event, 5)
-        stream.synchronize()
+    stream.wait(md.Event.from_handle(shared_event, 5))
+    for array in arrays:
+        array.fill(9, stream=stream)
+    time.sleep(0.3)
+    assert [byte_now(array.buffer.address) for array in arrays] == [0] * pieces, "before the event"
+    raise_event(shared_event, 5)
+    stream.synchronize()
     assert [array[0].item() for array in arrays] == [9] * pieces
 
 

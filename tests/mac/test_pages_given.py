@@ -31,11 +31,8 @@ def odd_addresses(near, device, queue, kept):
     """Addresses that are no MTLBuffer."""
     text = libobjc.objc_getClass(b"NSString")
     words = (b"a text that is long enough to be no tagged pointer", b"tag")
-    zeros, noise, word = (
-        np.zeros(1 << 20, "uint8"),
-        np.frombuffer(os.urandom(1 << 16), "uint64"),
-        ctypes.c_uint64(text),
-    )
+    zeros, noise = np.zeros(1 << 20, "uint8"), np.frombuffer(os.urandom(1 << 16), "uint64")
+    word = ctypes.c_uint64(text)
     kept += [zeros, noise, word]
     return [
         *(device, queue, *(send(text, "stringWithUTF8String:", ctypes.c_char_p(of)) for of in words)),
@@ -46,23 +43,21 @@ def odd_addresses(near, device, queue, kept):
     ]
 
 
-def test_each_real_buffer_is_taken_and_every_other_address_refused():
+def test_each_real_buffer_is_taken_and_every_other_address_refused(foreign_queue):
     for mode in MODES:
         buffer = md.Buffer(64, storage=mode)
         assert md.Buffer.from_handle(buffer.handle).handle == buffer.handle
     near, kept = md.Buffer(64), []
     with pool():
         device = send(near.handle, "device")
-        queue = send(device, "newCommandQueue")
-        for address in odd_addresses(near, device, queue, kept):
+        for address in odd_addresses(near, device, foreign_queue, kept):
             with pytest.raises(ValueError):
                 md.Buffer.from_handle(address)
-        send(queue, "release", result=None)
         print("a buffer's device is the object of the list:", device == md.default_device().handle)
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_buffer_that_a_command_buffer_retains_is_not_reused(mode):
+def test_a_buffer_that_a_command_buffer_retains_is_not_reused(mode, foreign_queue):
     md.empty_cache()
     cached = md.memory_stats()["cached_buffers"]
     a = md.zeros(1 << 20, storage=mode)
@@ -72,8 +67,7 @@ def test_a_buffer_that_a_command_buffer_retains_is_not_reused(mode):
     a = md.zeros(1 << 20, storage=mode)
     handle = a.buffer.handle
     with pool():
-        queue = send(send(handle, "device"), "newCommandQueue")
-        commands = send(queue, "commandBuffer")
+        commands = send(foreign_queue, "commandBuffer")
         encoder = send(commands, "blitCommandEncoder")
         send(encoder, "fillBuffer:range:value:", handle, Range(0, 1 << 22), ctypes.c_uint8(7), result=None)
         send(encoder, "endEncoding", result=None)
@@ -83,7 +77,6 @@ def test_a_buffer_that_a_command_buffer_retains_is_not_reused(mode):
         assert md.memory_stats()["cached_buffers"] == cached, "reused while work on it is encoded"
         send(commands, "commit", result=None)
         send(commands, "waitUntilCompleted", result=None)
-        send(queue, "release", result=None)
 
 
 def shared_or_not(view):
@@ -179,16 +172,14 @@ class Owner(np.ndarray):
     """NumPy memory that a weak reference watches."""
 
 
-def test_host_memory_stays_until_the_gpu_is_done_and_goes_then():
-    with pool():
-        queue = send(send(md.Buffer(4).handle, "device"), "newCommandQueue")
+def test_host_memory_stays_until_the_gpu_is_done_and_goes_then(foreign_queue):
     for _ in range(5 if IS_MAC else 1):
         pages = mmap.mmap(-1, 1 << 26)
         owner = np.frombuffer(pages, "uint8").view(Owner)
         array, gone = md.asarray(owner, copy=False), []
         weakref.finalize(owner, gone.append, True)
         for value in range(20):
-            gpu_fill(array.buffer.handle, value, 1 << 26, queue=queue, waits=False)
+            gpu_fill(array.buffer.handle, value, 1 << 26, queue=foreign_queue, waits=False)
         del owner, array
         gc.collect()
         print("kept while the GPU worked:", not gone)
@@ -197,7 +188,6 @@ def test_host_memory_stays_until_the_gpu_is_done_and_goes_then():
             time.sleep(0.001)
         assert gone, "it was never let go"
         assert pages[0] == pages[-1] == 19, "it was let go before the GPU was done"
-    send(queue, "release", result=None)
 
 
 @pytest.mark.needs_metal
@@ -212,10 +202,8 @@ def test_the_last_bytes_of_an_odd_private_buffer():
 
 def test_memory_in_a_forked_child():
     """On a Mac a person judges: a child reads shared memory, or ends by a signal, since it is not mapped there."""
-    for what, array in (
-        ("Metal's", md.full(8, 3, "int32")),
-        ("NumPy's", md.asarray(np.full(8, 3, "int32"), copy=False)),
-    ):
+    arrays = {"Metal's": md.full(8, 3, "int32"), "NumPy's": md.asarray(np.full(8, 3, "int32"), copy=False)}
+    for what, array in arrays.items():
         child = fork()
         if child == 0:
             os._exit(np.asarray(array).tolist() != [3] * 8)
