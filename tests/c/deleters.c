@@ -4,7 +4,6 @@
  * After a deletion the struct, its shape and its strides fault when touched, and so does the
  * data if it was given: whoever looks at a tensor that it let go dies.
  */
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -108,31 +107,4 @@ end_capsule(void *capsule)
     if (deleter != NULL) {
         deleter(managed);
     }
-}
-
-/* ---- threads that Python does not know ---- */
-
-typedef struct call {
-    void (*function)(void *);
-    void *argument;
-} call;
-
-static void *
-run_call(void *argument)
-{
-    call *self = argument;
-    self->function(self->argument);
-    return NULL;
-}
-
-/* function(argument) on a thread of its own; 0 once it has ended. */
-int
-call_on_thread(void (*function)(void *), void *argument)
-{
-    call self = {function, argument};
-    pthread_t thread;
-    if (pthread_create(&thread, NULL, run_call, &self) != 0) {
-        return -1;
-    }
-    return pthread_join(thread, NULL);
 }

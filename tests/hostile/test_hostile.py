@@ -17,7 +17,7 @@ from machine import SANITIZER
 
 @pytest.fixture(scope="module")
 def deleters(tmp_path_factory):
-    return build_library(tmp_path_factory.mktemp("hostile"), "deleters", "-pthread")
+    return build_library(tmp_path_factory.mktemp("hostile"), "deleters")
 
 
 def count_cases(deleters, module, *arguments):

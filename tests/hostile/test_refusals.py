@@ -22,6 +22,8 @@ event = stream.record()
 NOWHERE, NEGATIVE = Producer(data=None), Producer(shape=(-1,))
 ELSEWHERE, TOO_HIGH = Producer(device=(0, 0)), Producer(data=2**64 - 64, shape=(17,))
 
+TOO_LARGE = (MemoryError, ValueError, OverflowError)
+
 
 class Interface:
     """An object with __array_interface__ alone."""
@@ -140,6 +142,10 @@ REFUSED = {
     ),
     "a negative extent": (lambda: md.zeros((2, -1)), ValueError, "extent -1"),
     "too many items": (lambda: md.zeros((2**40, 2**40)), ValueError, "more than one buffer"),
+    "a buffer that no machine has": (lambda: md.Buffer(2**62), TOO_LARGE, r"\d"),
+    "items that no machine has": (lambda: md.zeros(2**60), TOO_LARGE, r"\d"),
+    "rows that no machine has": (lambda: md.empty((2**31, 2**31)), TOO_LARGE, r"\d"),
+    "none of too many items": (lambda: md.zeros((2**62, 0, 4, 2**62)), TOO_LARGE, r"\d"),
     "no dtype": (lambda: md.zeros(3, "floaty"), TypeError, "not an element type"),
     "a broken dtype": (lambda: md.dtype(Odd()), TypeError, "not an element type"),
     "no storage": (lambda: md.zeros(3, storage="shard"), ValueError, "must be 'shared', 'managed' or 'private'"),

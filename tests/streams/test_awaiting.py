@@ -11,8 +11,6 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from children import run_child
-from forking import fork
 from objc_messages import send
 
 import metal_dlpack as md
@@ -313,54 +311,6 @@ def test_a_loop_that_is_run_again_hears_the_bell(slow):
     time.sleep(1.5 * LATENCY)
     loop.run_until_complete(asyncio.wait_for(task, 1))
     loop.close()
-
-
-def child(code: str) -> str:
-    done = run_child(code, check=True)
-    return done.stdout + done.stderr
-
-
-def test_an_interpreter_may_end_while_tasks_wait():
-    said = child("""
-        import asyncio
-        import metal_dlpack as md
-        from metal_dlpack import softmetal
-
-        softmetal.configure(latency_us=300_000)
-        loop = asyncio.new_event_loop()
-        stream = md.Stream()
-        md.zeros(64).fill(1, stream=stream)
-
-        async def main():
-            await stream.record()
-
-        task = loop.create_task(main())
-        loop.run_until_complete(asyncio.sleep(0.01))
-        task._log_destroy_pending = False
-        print("the end")
-    """)
-    assert said == "the end\n"
-
-
-@pytest.mark.needs_no_sanitizer  # work is in flight at fork(): see forking.py
-def test_in_a_forked_child_a_moment_that_has_not_come_is_an_error(slow):
-    event = work(md.Stream())
-    reading, writing = os.pipe()
-    child = fork()
-    if child == 0:
-        try:
-            asyncio.run(finish(event))
-            said = "no error"
-        except BaseException as error:
-            said = f"{type(error).__name__}: {error}"
-        os.write(writing, said.encode())
-        os._exit(0)
-    os.waitpid(child, 0)
-    said = os.read(reading, 1000).decode()
-    os.close(reading)
-    os.close(writing)
-    assert said.startswith("MetalError: await Event: Metal cannot be used in a forked child")
-    asyncio.run(finish(event))
 
 
 # ---- async with stream ----

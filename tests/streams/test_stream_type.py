@@ -391,8 +391,8 @@ def test_a_kernel_by_hand_is_ordered_between_two_streams(settings, scope, foreig
 
 
 FORKED = """
+import asyncio
 import os
-import sys
 
 import metal_dlpack as md
 from metal_dlpack import softmetal
@@ -401,10 +401,17 @@ stream, array = md.Stream(label="named"), md.full(64, 3.0)
 softmetal.configure(latency_us=300000)
 array.fill(7, stream=stream)
 event = stream.record()
+
+
+async def finish():
+    await event
+
+
 if os.fork() == 0:
     wrong = 0
     calls = [event.wait, stream.record, stream.synchronize, lambda: array.fill(1, stream=stream)]
     calls += [array.__metal_stream__, md.default_device().synchronize, md.current_stream, md.Stream]
+    calls += [lambda: asyncio.run(finish())]
     for call in calls:
         try:
             call()
@@ -414,11 +421,11 @@ if os.fork() == 0:
     assert not event.query()
     assert (stream.label, repr(stream)) == (None, f"<metal_dlpack.Stream {stream.handle:#x} on metal:0>")
     array.tolist()
-    md.zeros.__name__
     del array, stream, event
     os._exit(wrong)
 _, status = os.wait()
 assert os.waitstatus_to_exitcode(status) == 0, status
+asyncio.run(finish())
 assert array.tolist() == [7] * 64
 """
 
@@ -430,15 +437,25 @@ def test_a_forked_child_does_not_wait_for_ever():
 
 
 def test_a_stream_belongs_to_all_interpreters_and_ends_with_none():
-    """At the interpreter's end there may be work in flight, entered streams and failures that nobody heard of."""
+    """At its end there may be work in flight, entered streams, tasks that wait and failures that nobody heard of."""
     code = """
+import asyncio
 import metal_dlpack as md
 from metal_dlpack import softmetal
-softmetal.configure(latency_us=50000)
+softmetal.configure(latency_us=300_000)
 stream = md.Stream()
 stream.__enter__()
 a = md.zeros(64)
 a.fill(1)
+loop = asyncio.new_event_loop()
+event = stream.record()
+
+async def main():
+    await event
+
+task = loop.create_task(main())
+loop.run_until_complete(asyncio.sleep(0.01))
+task._log_destroy_pending = False
 softmetal.configure(fail="commit@1=8")
 a.fill(2)
 """

@@ -60,8 +60,11 @@ def open_capsule(capsule):
 
 
 def delete_on_raw_threads(tensors):
-    """What a consumer does with tensors that it has taken: each on a thread of its own, without thread state or GIL."""
-    libc, threads = ctypes.CDLL(None), []
+    """What a consumer does with tensors that it has taken: each on a thread of its own, without thread state or GIL.
+
+    The GIL is held here all the while: a deleter of ours that wanted it would never return.
+    """
+    libc, threads = ctypes.PyDLL(None), []
     for opened in tensors:
         opened.take()
         threads.append(ctypes.c_void_p())

@@ -6,7 +6,7 @@ import itertools
 import sys
 import threading
 
-from dlpack_structs import CAPSULE_NAMES, open_capsule, table_of
+from dlpack_structs import CAPSULE_NAMES, delete_on_raw_threads, open_capsule, table_of
 
 import metal_dlpack as md
 from hostile.cases import CPU, METAL
@@ -91,17 +91,13 @@ def with_an_exception_in_flight(tensor):
 
 
 def export_and_delete_on_a_raw_thread(tensor):
-    """The GIL is held all the while: a deleter of ours that wanted it would never return."""
     array = md.from_dlpack(tensor.capsule())
     for keywords in ({}, {"max_version": (1, 0)}, {"dl_device": (1, 0)}):
-        opened = open_capsule(array.__dlpack__(**keywords))
-        opened.take()
-        assert deleters.call_on_thread(ctypes.c_void_p(opened.managed.deleter), ctypes.c_void_p(opened.address)) == 0
+        delete_on_raw_threads([open_capsule(array.__dlpack__(**keywords))])
     opened = open_capsule(array.__dlpack__())
-    opened.take()
     del array
     assert tensor.deletions == 0
-    assert deleters.call_on_thread(ctypes.c_void_p(opened.managed.deleter), ctypes.c_void_p(opened.address)) == 0
+    delete_on_raw_threads([opened])
     md.from_dlpack(md.zeros(1))  # at the latest the next exchange lets go
 
 

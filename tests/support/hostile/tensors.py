@@ -5,7 +5,6 @@ import mmap
 import os
 
 from dlpack_structs import CAPSULE_NAMES, Legacy, Versioned, new_capsule, signed, write_fields
-from places import C_FILES
 
 PAGE = mmap.PAGESIZE
 PROT_NONE, PROT_RW = 0, mmap.PROT_READ | mmap.PROT_WRITE
@@ -18,7 +17,6 @@ libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 deleters = ctypes.PyDLL(os.environ["HOSTILE_DELETERS"]) if "HOSTILE_DELETERS" in os.environ else None
-SOURCE = C_FILES / "deleters.c"
 
 
 def map_pages(count, protection=PROT_RW):
