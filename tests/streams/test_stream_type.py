@@ -411,7 +411,7 @@ if os.fork() == 0:
     wrong = 0
     calls = [event.wait, stream.record, stream.synchronize, lambda: array.fill(1, stream=stream)]
     calls += [array.__metal_stream__, md.default_device().synchronize, md.current_stream, md.Stream]
-    calls += [lambda: asyncio.run(finish())]
+    calls += [lambda: asyncio.run(asyncio.wait_for(finish(), 20))]
     for call in calls:
         try:
             call()
