@@ -90,9 +90,9 @@ ARRAY_BINARY_SLOTS(DEFINE_BINARY)
 #undef DEFINE_BINARY
 
 #define DEFINE_INPLACE(name, sign) \
-    PyObject *array_##name(PyObject *left, PyObject *right) \
+    PyObject *array_inplace_##name(PyObject *left, PyObject *right) \
     { \
-        return refuse_inplace(left, sign, right); \
+        return refuse_inplace(left, sign "=", right); \
     }
 ARRAY_INPLACE_SLOTS(DEFINE_INPLACE)
 #undef DEFINE_INPLACE

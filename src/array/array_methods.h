@@ -75,8 +75,9 @@ PyObject *array_index(PyObject *op);
 
 /* ---- array_absent.c: what Array answers with the way out ---- */
 
-/* X(slot, sign): two operands. */
-#define ARRAY_BINARY_SLOTS(X) \
+/* X(slot, sign): two operands; each has a slot inplace_SLOT too, whose left operand is an Array
+ * that would be changed. */
+#define ARRAY_INPLACE_SLOTS(X) \
     X(add, "+") \
     X(subtract, "-") \
     X(multiply, "*") \
@@ -84,27 +85,12 @@ PyObject *array_index(PyObject *op);
     X(true_divide, "/") \
     X(floor_divide, "//") \
     X(remainder, "%") \
-    X(divmod, "divmod") \
     X(lshift, "<<") \
     X(rshift, ">>") \
     X(and, "&") \
     X(or, "|") \
     X(xor, "^")
-
-/* X(slot, sign): two operands, the left one an Array that would be changed. */
-#define ARRAY_INPLACE_SLOTS(X) \
-    X(inplace_add, "+=") \
-    X(inplace_subtract, "-=") \
-    X(inplace_multiply, "*=") \
-    X(inplace_matrix_multiply, "@=") \
-    X(inplace_true_divide, "/=") \
-    X(inplace_floor_divide, "//=") \
-    X(inplace_remainder, "%=") \
-    X(inplace_lshift, "<<=") \
-    X(inplace_rshift, ">>=") \
-    X(inplace_and, "&=") \
-    X(inplace_or, "|=") \
-    X(inplace_xor, "^=")
+#define ARRAY_BINARY_SLOTS(X) ARRAY_INPLACE_SLOTS(X) X(divmod, "divmod")
 
 /* X(slot, sign): one operand. */
 #define ARRAY_UNARY_SLOTS(X) \
@@ -114,11 +100,13 @@ PyObject *array_index(PyObject *op);
     X(invert, "~")
 
 #define DECLARE_BINARY(name, sign) PyObject *array_##name(PyObject *left, PyObject *right);
+#define DECLARE_INPLACE(name, sign) DECLARE_BINARY(inplace_##name, sign)
 #define DECLARE_UNARY(name, sign) PyObject *array_##name(PyObject *op);
 ARRAY_BINARY_SLOTS(DECLARE_BINARY)
-ARRAY_INPLACE_SLOTS(DECLARE_BINARY)
+ARRAY_INPLACE_SLOTS(DECLARE_INPLACE)
 ARRAY_UNARY_SLOTS(DECLARE_UNARY)
 #undef DECLARE_BINARY
+#undef DECLARE_INPLACE
 #undef DECLARE_UNARY
 
 PyObject *array_power(PyObject *left, PyObject *right, PyObject *modulus);

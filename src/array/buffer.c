@@ -79,21 +79,6 @@ buffer_open_storage(const char *function, BufferObject *self)
 
 /* ---- of a foreign MTLBuffer ---- */
 
-static bridge_buffer *
-convert_handle(md_state *state, PyObject *value)
-{
-    void *handle;
-    if (args_handle(state, "Buffer.from_handle", "id<MTLBuffer>", value, &handle) < 0) {
-        return NULL;
-    }
-    if (!bridge_handle_is_buffer(handle)) {
-        PyErr_Format(PyExc_ValueError,
-                     "Buffer.from_handle: %p is not the address of an id<MTLBuffer>.", handle);
-        return NULL;
-    }
-    return handle;
-}
-
 /* Steals `parent`. */
 static PyObject *
 wrap_handle(md_state *state, metal_storage *parent, bridge_buffer *handle, size_t nbytes,
@@ -145,11 +130,10 @@ const char buffer_from_handle_doc[] =
 ARGS_METHOD(buffer_from_handle, type, "Buffer.from_handle", 0, 2, 1, "handle", "size", "owner")
 {
     md_state *state = PyType_GetModuleState((PyTypeObject *)type);
-    if (errors_check_fork(state, "Buffer.from_handle") < 0) {
-        return NULL;
-    }
-    bridge_buffer *handle = convert_handle(state, values[0]);
-    if (handle == NULL) {
+    void *handle;
+    if (errors_check_fork(state, function) < 0 ||
+        args_handle(state, function, "id<MTLBuffer>", bridge_handle_is_buffer, values[0],
+                    &handle) < 0) {
         return NULL;
     }
     metal_storage *ours =

@@ -201,6 +201,7 @@ PyDoc_STRVAR(
     "Threads: may be used from any thread; nothing orders two that write the same items.");
 
 #define NUMBER_SLOT(name, sign) {Py_nb_##name, array_##name},
+#define INPLACE_SLOT(name, sign) NUMBER_SLOT(inplace_##name, sign)
 static PyType_Slot array_slots[] = {
     {Py_tp_doc, (void *)array_doc},
     {Py_tp_new, array_refuse_new},
@@ -219,7 +220,7 @@ static PyType_Slot array_slots[] = {
     {Py_sq_contains, array_contains},
     {Py_tp_richcompare, array_richcompare},
     {Py_tp_hash, array_hash},
-    ARRAY_BINARY_SLOTS(NUMBER_SLOT) ARRAY_INPLACE_SLOTS(NUMBER_SLOT)
+    ARRAY_BINARY_SLOTS(NUMBER_SLOT) ARRAY_INPLACE_SLOTS(INPLACE_SLOT)
         ARRAY_UNARY_SLOTS(NUMBER_SLOT){Py_nb_power, array_power},
     {Py_nb_inplace_power, array_inplace_power},
     {Py_nb_bool, array_bool},
@@ -231,5 +232,6 @@ static PyType_Slot array_slots[] = {
     {0, NULL},
 };
 #undef NUMBER_SLOT
+#undef INPLACE_SLOT
 
 MD_SPEC(array, "Array", offsetof(ArrayObject, dims), sizeof(int64_t), 0);

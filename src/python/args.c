@@ -177,8 +177,8 @@ address_of(md_state *state, PyObject *value)
 }
 
 int
-args_handle(md_state *state, const char *function, const char *kind, PyObject *value,
-            void **out)
+args_handle(md_state *state, const char *function, const char *kind,
+            bool (*is_there)(const void *handle), PyObject *value, void **out)
 {
     *out = NULL;
     PyObject *address = address_of(state, value);
@@ -199,7 +199,11 @@ args_handle(md_state *state, const char *function, const char *kind, PyObject *v
         PyErr_Format(PyExc_ValueError, "%s: the handle is 0, which is not an %s.", function,
                      kind);
     }
-    return *out == NULL ? -1 : 0;
+    else if (*out != NULL && !is_there(*out)) {
+        PyErr_Format(PyExc_ValueError, "%s: %p is not the address of an %s.", function, *out,
+                     kind);
+    }
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 int

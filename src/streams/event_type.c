@@ -89,14 +89,10 @@ ARGS_FUNCTION(event_from_handle, type, "Event.from_handle", 0, 2, 2, "handle", "
     md_state *state = PyType_GetModuleState((PyTypeObject *)type);
     void *handle;
     uint64_t value;
-    if (args_handle(state, function, "id<MTLSharedEvent>", values[0], &handle) < 0 ||
+    if (args_handle(state, function, "id<MTLSharedEvent>", bridge_handle_is_event, values[0],
+                    &handle) < 0 ||
         convert_value(values[1], &value) < 0) {
         return NULL;
-    }
-    if (!bridge_handle_is_event(handle)) {
-        return PyErr_Format(
-            PyExc_ValueError,
-            "Event.from_handle: %p is not the address of an id<MTLSharedEvent>.", handle);
     }
     PyObject *op = event_new_object(state);
     if (op != NULL) {

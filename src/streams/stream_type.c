@@ -61,16 +61,10 @@ stream_from_handle(PyObject *type, PyObject *value)
 {
     md_state *state = PyType_GetModuleState((PyTypeObject *)type);
     void *handle;
-    if (args_handle(state, "Stream.from_handle", "id<MTLCommandQueue>", value, &handle) < 0) {
+    if (errors_check_fork(state, "Stream.from_handle") < 0 ||
+        args_handle(state, "Stream.from_handle", "id<MTLCommandQueue>", bridge_handle_is_queue,
+                    value, &handle) < 0) {
         return NULL;
-    }
-    if (errors_check_fork(state, "Stream.from_handle") < 0) {
-        return NULL;
-    }
-    if (!bridge_handle_is_queue(handle)) {
-        return PyErr_Format(
-            PyExc_ValueError,
-            "Stream.from_handle: %p is not the address of an id<MTLCommandQueue>.", handle);
     }
     const device_record *device = devices_find(bridge_queue_device(handle));
     if (device == NULL) { /* unreached: another machine, or NumPy 1 */

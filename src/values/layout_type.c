@@ -353,10 +353,7 @@ layout_subscript(PyObject *op, PyObject *key)
 {
     strided_layout in, out;
     layout_read(op, &in);
-    if (layout_index_self(&in, key, &out) < 0) {
-        return NULL;
-    }
-    return layout_object_new(Py_TYPE(op), &out);
+    return layout_index_self(&in, key, &out) < 0 ? NULL : layout_object_new(Py_TYPE(op), &out);
 }
 
 static void
