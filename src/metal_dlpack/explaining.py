@@ -12,31 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from . import _core
-from .asking import trials
-from .asking.explain_rules import (
-    ABOUT_VERSIONS,
-    CALLS,
-    CONDITIONS,
-    CPU,
-    ELEMENT_TYPES,
-    FAULT_WAY_OUT,
-    IS_COPIED,
-    LAST_RESORT,
-    METAL,
-    MODULES,
-    NAMES,
-    NOTES,
-    OUTCOMES,
-    PADDED,
-    READ_ONLY,
-    REFUSALS,
-    RULES,
-    WAYS_OUT,
-    Facts,
-    Rule,
-    fill,
-    words_for,
-)
+from .asking import explain_rules, trials
+from .asking.explain_rules import CPU, METAL, MODULES, Facts, Rule, fill, words_for
 
 
 @dataclass(frozen=True)
@@ -77,7 +54,7 @@ def takes_type(facts: Facts) -> bool:
         name = f"type {trials.VECTOR}"
     if name in outcomes:
         return outcomes[name] in ("zero-copy", "copy")
-    known = ELEMENT_TYPES[facts.consumer]
+    known = explain_rules.ELEMENT_TYPES[facts.consumer]
     return known is None or facts.dtype in known
 
 
@@ -113,7 +90,7 @@ def facts_of_array(array: _core.Array, device: tuple[int, int], consumer: str, i
         byte_offset=array.byte_offset if is_metal and array.size else 0,
         itemsize=array.itemsize,
         nitems=array.size,
-        flags=(READ_ONLY if array.readonly else 0) | (PADDED if array.padded else 0),
+        flags=(explain_rules.READ_ONLY if array.readonly else 0) | (explain_rules.PADDED if array.padded else 0),
         version="1.3" if is_versioned else "",
         storage=array.storage,
         ours=True,
@@ -142,7 +119,7 @@ def ask(x: Any, keywords: dict[str, object]) -> dict[str, Any]:
 
 def calls_of(consumer: str) -> trials.Calls:
     """How the consumer asks for the tensor."""
-    return trials.trial_of(consumer).calls or CALLS[consumer]
+    return trials.trial_of(consumer).calls or explain_rules.CALLS[consumer]
 
 
 def look(x: Any, consumer: str, device: object) -> Facts:
@@ -189,7 +166,7 @@ def as_copied(facts: Facts) -> Facts:
         step *= max(extent, 1)
     facts.strides = facts.steps = tuple(reversed(steps))
     facts.byte_offset = facts.address = 0
-    facts.flags = IS_COPIED
+    facts.flags = explain_rules.IS_COPIED
     facts.storage = "shared" if facts.device == CPU else facts.storage
     return facts
 
@@ -204,7 +181,7 @@ def is_capsule(x: object) -> bool:
 def rules_for(consumer: str) -> list[Rule]:
     """The rules of a consumer on this machine, each with the outcome that it has here."""
     machine = "metal" if sys.platform == "darwin" else "no metal"
-    rules = [rule for rule in RULES if rule.consumer == consumer and rule.machine in ("", machine)]
+    rules = [rule for rule in explain_rules.RULES if rule.consumer == consumer and rule.machine in ("", machine)]
     rules = [replace(rule, outcome=outcome_of(rule)) for rule in rules]
     return [rule for rule in rules if rule.outcome != "zero-copy"]
 
@@ -222,12 +199,12 @@ def findings(facts: Facts) -> list[tuple[Rule, str]]:
     """The rules of the consumer that this tensor meets, each with its sentence."""
     found = []
     words = {name: getattr(facts, name) for name in (*Facts.__dataclass_fields__, "device_id")}
-    words["name"] = NAMES[facts.consumer]
+    words["name"] = explain_rules.NAMES[facts.consumer]
     for rule in rules_for(facts.consumer):
         # Only the number is known of another major version.
-        if facts.is_unknown and rule.condition not in ABOUT_VERSIONS:
+        if facts.is_unknown and rule.condition not in explain_rules.ABOUT_VERSIONS:
             continue
-        if CONDITIONS[rule.condition](facts):
+        if explain_rules.CONDITIONS[rule.condition](facts):
             end = f" {facts.consumer} ends the process." if rule.outcome == "crash" else ""
             found.append((rule, rule.sentence.format(**words) + end))
     return found
@@ -241,7 +218,7 @@ def reason_of(facts: Facts) -> list[tuple[Rule, str]]:
     outcome = "copy" if name.startswith("COPY_") else "refusal"
     end = ", so the array hands out a copy." if facts.ours and outcome == "copy" else "."
     sentence = text[0].upper() + text[1:] + end
-    return [(Rule(sentence, WAYS_OUT.get(name, FAULT_WAY_OUT), outcome=outcome), sentence)]
+    return [(Rule(sentence, explain_rules.WAYS_OUT.get(name, explain_rules.FAULT_WAY_OUT), outcome=outcome), sentence)]
 
 
 def decide(found: list[tuple[Rule, str]], copy: bool | None, copied_nbytes: int) -> tuple[str, list[str], list[str]]:
@@ -250,7 +227,7 @@ def decide(found: list[tuple[Rule, str]], copy: bool | None, copied_nbytes: int)
     copied_nbytes: of the Metal buffer that a copy would need.
     """
     outcomes = {rule.outcome for rule, _ in found}
-    outcome = next((known for known in OUTCOMES if known in outcomes), "zero-copy")
+    outcome = next((known for known in explain_rules.OUTCOMES if known in outcomes), "zero-copy")
     if outcome == "copy" and copy is False:
         return "refusal", ["A copy is needed, and copy=False forbids it."], ["Pass copy=None."]
     reasons = ["copy=True asks for one."] if outcome == "zero-copy" and copy is True else []
@@ -272,7 +249,7 @@ def judge(facts: Facts, x: object, copy: bool | None, device: object) -> Explana
         found = [entry for entry in found if entry[0].outcome == "copy"]
     found += findings(facts)
     found += moves(facts, device)
-    ranks = {outcome: rank for rank, outcome in enumerate([*OUTCOMES, *NOTES])}
+    ranks = {outcome: rank for rank, outcome in enumerate([*explain_rules.OUTCOMES, *explain_rules.NOTES])}
     found.sort(key=lambda entry: ranks[entry[0].outcome])
     outcome, reasons, fixes = decide(found, copy, facts.copied_nbytes if consumer == "metal_dlpack" else 0)
     if outcome != "zero-copy":
@@ -317,7 +294,7 @@ def moves(facts: Facts, device: object) -> list[tuple[Rule, str]]:
 
 def way_out(error: Exception) -> str:
     """What to do about a producer's refusal, by its words."""
-    return next((fix for words, fix in REFUSALS if words in str(error)), LAST_RESORT)
+    return next((fix for words, fix in explain_rules.REFUSALS if words in str(error)), explain_rules.LAST_RESORT)
 
 
 def refusal(x: object, consumer: str, error: Exception, fix: str) -> Explanation:
@@ -377,8 +354,8 @@ def explain(
     ValueError, TypeError
         No such consumer; copy is not a bool or None; what our from_dlpack says of a device that it does not know.
     """
-    if consumer is not None and consumer not in CALLS:
-        raise ValueError(f"explain: consumer ({consumer!r}) is not one of {', '.join(sorted(CALLS))}.")
+    if consumer is not None and consumer not in explain_rules.CALLS:
+        raise ValueError(f"explain: consumer ({consumer!r}) is not one of {', '.join(sorted(explain_rules.CALLS))}.")
     if not any(copy is known for known in (None, True, False)):
         raise TypeError(f"explain: copy must be True, False or None, not {copy!r}.")
     if isinstance(device, str) and "\0" in device:
