@@ -41,10 +41,7 @@ DOORS = {
     "Array.to": (lambda e: md.zeros(1).to(raising("from_dlpack", e)), TypeError),
     "Array.to, Tensor": (lambda e: md.zeros(1).to(Table(e)), None),
     "from_dlpack": (lambda e: md.from_dlpack(raising("__dlpack__", e, type)), AttributeError),
-    "from_dlpack, table": (
-        lambda e: md.from_dlpack(raising("__dlpack_c_exchange_api__", e, type)),
-        AttributeError,
-    ),
+    "from_dlpack, table": (lambda e: md.from_dlpack(raising("__dlpack_c_exchange_api__", e, type)), AttributeError),
     "from_dlpack, stream": (lambda e: md.from_dlpack(raising("__metal_stream__", e, type)), AttributeError),
     "Buffer.from_host": (lambda e: md.Buffer.from_host(raising("__dlpack__", e, type)), TypeError),
     "asarray": (lambda e: md.asarray(raising("__dlpack__", e, type)), TypeError),

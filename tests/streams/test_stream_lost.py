@@ -65,6 +65,7 @@ WAITS = {
     "numpy by DLPack": lambda array: np.from_dlpack(array, device="cpu"),
     "memoryview": lambda array: memoryview(array),
     "array interface": lambda array: array.__array_interface__,
+    "to_numpy": md.Array.to_numpy,
     "set": lambda array: array.__setitem__(0, 1),
     "copy": lambda array: array.copy().tolist(),
     "asarray": lambda array: md.asarray(array, copy=True),

@@ -220,17 +220,6 @@ def test_a_layout_has_the_peer_s_facts(values):
     same_layout(Ours(*values), Peer(*values))
 
 
-@given(
-    arguments(
-        strides=st.one_of(far, st.integers(-3, 3)),
-        shapes=st.lists(st.one_of(extents, far.map(abs)), max_size=4).map(tuple),
-    )
-)
-@MANY
-def test_only_what_overflows_is_refused_earlier(values):
-    same_outcome(lambda layout: layout(*values), Ours, Peer, allowed=FAR)
-
-
 @given(arguments(), st.booleans())
 def test_strides_in_bytes_are_divided_or_refused(values, is_exact):
     shape, strides, itemsize = values
@@ -399,15 +388,16 @@ def test_the_largest_itemsize(pair, data):
 # ---- the differences ----
 
 
-@given(
-    arguments(strides=st.one_of(far, st.integers(-3, 3)), shapes=st.lists(st.integers(0, 3), max_size=4).map(tuple)),
-    st.data(),
-)
-@MANY
+small_shapes = st.lists(st.integers(0, 3), max_size=4).map(tuple)
+far_shapes = st.lists(st.one_of(extents, far.map(abs)), max_size=4).map(tuple)
+
+
+@given(arguments(strides=st.one_of(far, st.integers(-3, 3)), shapes=small_shapes | far_shapes), st.data())
+@hypothesis.settings(max_examples=200)
 def test_far_layouts_never_answer_wrongly(values, data):
     """Near the ends of 64 bits: what both answer is the same, and ours refuses no more than what overflows."""
     made = same_outcome(lambda layout: layout(*values), Ours, Peer, allowed=FAR)
-    if made is None:
+    if made is None or max(made[0].shape, default=0) > 8:
         return
     name, values = data.draw(operations(made[0]))
     same_outcome(lambda layout: apply(layout, name, values), *made, allowed=FAR)
