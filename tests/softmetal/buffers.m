@@ -48,12 +48,7 @@ CASE(a_buffer_tells_what_it_was_made_with)
     CHECK(strcmp([[buffer label] UTF8String], "weights") == 0);
     [buffer release];
     CHECK([device currentAllocatedSize] == 0);
-}
-
-CASE(buffers_of_a_device_are_tracked_by_default)
-{
-    id<MTLBuffer> buffer = make_buffer(4, SHARED);
-    CHECK([buffer hazardTrackingMode] == MTLHazardTrackingModeTracked);
+    CHECK([make_buffer(4, SHARED) hazardTrackingMode] == MTLHazardTrackingModeTracked);
 }
 
 CASE(a_new_buffer_holds_zeros)
@@ -120,16 +115,23 @@ unmap_and_count(struct block *block, void *pointer, unsigned long length)
     *(int *)block->context += 1;
 }
 
+/* The caller's. */
+static id<MTLBuffer>
+wrap(char *bytes, size_t nbytes, MTLResourceOptions options, const void *deallocator)
+{
+    return [open_device() newBufferWithBytesNoCopy:bytes
+                                            length:nbytes
+                                           options:options
+                                       deallocator:deallocator];
+}
+
 CASE(bytes_no_copy_is_the_callers_memory_and_its_deallocator_runs_once)
 {
     id<MTLDevice> device = open_device();
     size_t nbytes = 3 * page_size();
     char *bytes = map_pages(nbytes);
     int count = 0;
-    id<MTLBuffer> buffer = [device newBufferWithBytesNoCopy:bytes
-                                                     length:nbytes
-                                                    options:SHARED
-                                                deallocator:BLOCK(unmap_and_count, &count)];
+    id<MTLBuffer> buffer = wrap(bytes, nbytes, SHARED, BLOCK(unmap_and_count, &count));
     CHECK([buffer contents] == bytes);
     CHECK([device currentAllocatedSize] == 0);
     id<MTLBuffer> source = make_bytes("abcdefg", SHARED);
@@ -149,36 +151,30 @@ count_call(struct block *block, void *pointer, unsigned long nbytes)
 
 CASE(bytes_no_copy_may_give_another_buffer_than_was_asked_for)
 {
-    id<MTLDevice> device = open_device();
     size_t nbytes = page_size();
-    char *bytes = map_pages(4 * nbytes);
+    char *pages = map_pages(4 * nbytes);
     const char *ways[] = {"short", "moved", "refused"};
     for (int i = 0; i < 3; i++) {
         int count = 0;
         CHECK(softmetal_set("SOFTMETAL_NO_COPY", ways[i]) == 0);
-        id<MTLBuffer> buffer = [device newBufferWithBytesNoCopy:bytes + (size_t)i * nbytes
-                                                         length:nbytes
-                                                        options:SHARED
-                                                    deallocator:BLOCK(count_call, &count)];
+        char *bytes = pages + (size_t)i * nbytes;
+        id<MTLBuffer> buffer = wrap(bytes, nbytes, SHARED, BLOCK(count_call, &count));
         CHECK((buffer == nil) == (i == 2));
         CHECK(buffer == nil || ([buffer length] < nbytes) == (i == 0));
-        CHECK(buffer == nil || ([buffer contents] != bytes + (size_t)i * nbytes) == (i == 1));
+        CHECK(buffer == nil || ([buffer contents] != bytes) == (i == 1));
         [buffer release];
         CHECK(count == 1);
     }
     CHECK(softmetal_set("SOFTMETAL_NO_COPY", "other") < 0);
-    munmap(bytes, 4 * nbytes);
+    munmap(pages, 4 * nbytes);
 }
 
 CASE(the_deallocator_runs_when_the_last_command_buffer_is_done)
 {
     softmetal_set("SOFTMETAL_LATENCY_US", "50000");
-    id<MTLDevice> device = open_device();
     int count = 0;
-    id<MTLBuffer> buffer = [device newBufferWithBytesNoCopy:map_pages(page_size())
-                                                     length:page_size()
-                                                    options:SHARED
-                                                deallocator:BLOCK(unmap_and_count, &count)];
+    id<MTLBuffer> buffer =
+        wrap(map_pages(page_size()), page_size(), SHARED, BLOCK(unmap_and_count, &count));
     id<MTLCommandBuffer> commands = [open_queue() commandBuffer];
     encode_fill(commands, buffer, 1);
     [commands commit];
@@ -223,11 +219,7 @@ CASE(volatile_memory_is_kept_or_discarded_as_the_setting_says)
     CHECK(memcmp([buffer contents], "abcdefg", 8) != 0);
 }
 
-REPORTS("zero-length", a_buffer_of_no_bytes)
-{
-    id<MTLDevice> device = open_device();
-    CHECK([device newBufferWithLength:0 options:SHARED] == nil);
-}
+REPORTS_BY("zero-length", a_buffer_of_no_bytes, CHECK(make_buffer(0, SHARED) == nil))
 
 REPORTS("length-over-maximum", a_buffer_of_too_many_bytes)
 {
@@ -239,55 +231,25 @@ REPORTS("length-over-maximum", a_buffer_of_too_many_bytes)
     CHECK([device newBufferWithLength:(1 << 20) + 1 options:SHARED] == nil);
 }
 
-REPORTS("cpu-access-to-private", asking_for_the_contents_of_private_memory)
-{
-    id<MTLBuffer> buffer = make_buffer(8, PRIVATE);
-    CHECK([buffer contents] == NULL);
-}
+REPORTS_BY("cpu-access-to-private", asking_for_the_contents_of_private_memory,
+           CHECK([make_buffer(8, PRIVATE) contents] == NULL))
 
 static void
-wrap_badly(size_t offset, size_t nbytes)
+wrap_badly(size_t offset, size_t nbytes, MTLResourceOptions options)
 {
-    id<MTLDevice> device = open_device();
     char *bytes = map_pages(2 * page_size());
     int count = 0;
-    CHECK([device newBufferWithBytesNoCopy:bytes + offset
-                                    length:nbytes
-                                   options:SHARED
-                               deallocator:BLOCK(unmap_and_count, &count)] == nil);
+    CHECK(wrap(bytes + offset, nbytes, options, BLOCK(unmap_and_count, &count)) == nil);
     CHECK(count == 0); /* refused memory stays the caller's */
     munmap(bytes, 2 * page_size());
 }
 
-REPORTS("bytes-no-copy-alignment", wrapping_a_pointer_inside_of_a_page)
-{
-    wrap_badly(64, page_size());
-}
-
-REPORTS("bytes-no-copy-alignment", wrapping_part_of_a_page)
-{
-    wrap_badly(0, page_size() + 64);
-}
-
-REPORTS("argument", wrapping_memory_as_private)
-{
-    id<MTLDevice> device = open_device();
-    char *bytes = map_pages(page_size());
-    CHECK([device newBufferWithBytesNoCopy:bytes
-                                    length:page_size()
-                                   options:PRIVATE
-                               deallocator:NULL] == nil);
-    munmap(bytes, page_size());
-}
-
-REPORTS("argument", options_that_mean_nothing_for_a_buffer)
-{
-    id<MTLDevice> device = open_device();
-    CHECK([device newBufferWithLength:8 options:MTLResourceStorageModeMemoryless] == nil);
-}
-
-REPORTS("argument", a_purgeable_state_that_does_not_exist)
-{
-    id<MTLBuffer> buffer = make_buffer(8, SHARED);
-    [buffer setPurgeableState:(MTLPurgeableState)9];
-}
+REPORTS_BY("bytes-no-copy-alignment", wrapping_a_pointer_inside_of_a_page,
+           wrap_badly(64, page_size(), SHARED))
+REPORTS_BY("bytes-no-copy-alignment", wrapping_part_of_a_page,
+           wrap_badly(0, page_size() + 64, SHARED))
+REPORTS_BY("argument", wrapping_memory_as_private, wrap_badly(0, page_size(), PRIVATE))
+REPORTS_BY("argument", options_that_mean_nothing_for_a_buffer,
+           CHECK(make_buffer(8, MTLResourceStorageModeMemoryless) == nil))
+REPORTS_BY("argument", a_purgeable_state_that_does_not_exist,
+           [make_buffer(8, SHARED) setPurgeableState:(MTLPurgeableState)9])
