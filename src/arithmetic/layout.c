@@ -358,27 +358,21 @@ layout_merge_mask(const strided_layout *in)
 }
 
 void
-layout_merged(const strided_layout *in, uint64_t mask, strided_layout *out)
+layout_merge_axes(strided_layout *layout, uint64_t mask)
 {
-    int last = 0; /* of `out`, the axis that grows */
-    int ndim = in->ndim;
-    if (ndim == 0) {
-        layout_copy(in, out);
-        out->ndim = 1;
-        out->shape[0] = out->strides[0] = 1;
+    int last = 0; /* the axis that grows */
+    if (layout->ndim == 0) {
+        layout->ndim = 1;
+        layout->shape[0] = layout->strides[0] = 1;
         return;
     }
-    out->itemsize = in->itemsize;
-    out->offset = in->offset;
-    out->shape[0] = in->shape[0];
-    out->strides[0] = in->strides[0];
-    for (int axis = 1; axis < ndim; axis++) {
-        bool is_joined = (mask >> axis & 1) && goes_on(in, out->strides[last], axis);
-        int64_t extent = in->shape[axis];
+    for (int axis = 1; axis < layout->ndim; axis++) {
+        bool is_joined = (mask >> axis & 1) && goes_on(layout, layout->strides[last], axis);
+        int64_t extent = layout->shape[axis];
         last += !is_joined;
         /* the volume at most */
-        out->shape[last] = is_joined ? out->shape[last] * extent : extent;
-        out->strides[last] = in->strides[axis];
+        layout->shape[last] = is_joined ? layout->shape[last] * extent : extent;
+        layout->strides[last] = layout->strides[axis];
     }
-    out->ndim = last + 1;
+    layout->ndim = last + 1;
 }

@@ -258,7 +258,7 @@ layout_view layout_broadcast;
 void layout_squeezed(const strided_layout *in, strided_layout *out);
 /* Axis i joins axis i - 1 for each bit i of `mask` that layout_merge_mask has too. No
  * dimensions become one of extent 1. */
-void layout_merged(const strided_layout *in, uint64_t mask, strided_layout *out);
+void layout_merge_axes(strided_layout *layout, uint64_t mask);
 /* The same bytes, at `address` (0: not known), as items of another size along `axis`, which has items
  * and stride 1; keep_axis false drops it when its extent becomes 1. */
 bool layout_repacked(const strided_layout *in, int64_t itemsize, int64_t address, int axis,

@@ -229,7 +229,7 @@ ARGS_METHOD(layout_method_flattened, op, "StridedLayout.flattened", 0, 3, 0, "st
         return NULL;
     }
     layout_read(op, &layout);
-    layout_merged(&layout, mask, &layout);
+    layout_merge_axes(&layout, mask);
     return layout_object_new(Py_TYPE(op), &layout);
 }
 

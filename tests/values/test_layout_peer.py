@@ -320,7 +320,7 @@ def operations(draw, ours):
         if itemsize % ours.itemsize and ours.itemsize % itemsize:
             itemsize = ours.itemsize  # DIFFERENCES["repack"]
         itemsize = draw(st.sampled_from([itemsize] * 9 + [0, -1]))
-        address = draw(st.sampled_from([0, 0, 4, 16, -8, 3]))
+        address = draw(st.sampled_from([0, 0, 4, 16, -8, 3, 2**63 - 8, -(2**63)]))
         axis = draw(st.sampled_from([-1, -1, 0, draw(axes_of(ndim))]))
         return name, (itemsize, address, axis, draw(st.booleans()))
     if name in {"[]", "sliced"}:
@@ -372,7 +372,7 @@ def test_the_largest_itemsize(pair, data):
     if ours.ndim and ours.shape[0] > 1 and data.draw(st.booleans()):
         ours, theirs = ours[1:], theirs[1:]
     limit = data.draw(st.sampled_from([0, -1, 1, 4, 8, 12, 16, 16, 64]))
-    address = data.draw(st.sampled_from([0, 0, 2, 4, 8, -8, 64]))
+    address = data.draw(st.sampled_from([0, 0, 2, 4, 8, -8, 64, 2**63 - 8, -(2**63)]))
     axis = data.draw(st.one_of(st.just(-1), axes_of(ours.ndim)))
     got = attempt(lambda: ours.max_compatible_itemsize(limit, address, axis))
     expected = attempt(lambda: theirs.max_compatible_itemsize(limit, address, axis))
