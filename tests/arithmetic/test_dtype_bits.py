@@ -207,8 +207,8 @@ def test_writing_leaves_the_bits_beside_it(pair, data):
 @pytest.mark.parametrize("copy", [False, True])
 def test_no_byte_behind_the_last_item_is_touched(name, copy):
     """Where its memory ends, a page begins that faults."""
-    dtype, shape = md.dtype(name), (3, 7)
-    codes = np.arange(21).reshape(shape) % 2**dtype.bits
+    dtype, shape = md.dtype(name), (3, 8)
+    codes = np.arange(24).reshape(shape) % 2**dtype.bits
     pages, memory = map_pages(2), bytes_of(bits_of(codes.T.reshape(-1), dtype.bits))
     libc.mprotect(pages + PAGE, PAGE, PROT_NONE)
     data = pages + PAGE - len(memory)
@@ -217,8 +217,8 @@ def test_no_byte_behind_the_last_item_is_touched(name, copy):
     array = md.from_dlpack(Producer(**columns), copy=copy)
     assert array.tolist() == array.copy().tolist() == nested(codes, dtype)
     array[...] = number_of(1, dtype)
-    array[2, 6] = number_of(0, dtype)
-    assert array.tolist() == nested(np.where(np.arange(21).reshape(shape) < 20, 1, 0), dtype)
+    array[2, 7] = number_of(0, dtype)
+    assert array.tolist() == nested(np.where(np.arange(24).reshape(shape) < 23, 1, 0), dtype)
 
 
 def slice_of(rng, extent, count, multiple=1):

@@ -150,6 +150,19 @@ place(const strided_layout *layout, const int64_t *index)
     return at * layout->itemsize;
 }
 
+/* In C order; false after the last one, where it is the first again. */
+static bool
+next_index(const strided_layout *layout, int64_t *index)
+{
+    for (int axis = layout->ndim - 1; axis >= 0; axis--) {
+        if (++index[axis] < layout->shape[axis]) {
+            return true;
+        }
+        index[axis] = 0;
+    }
+    return false;
+}
+
 static void
 copy_one_by_one(const strided_layout *dst, char *to, const strided_layout *src,
                 const char *from)

@@ -1,12 +1,11 @@
-/* laws.h: what the programs of laws share: a check that stops, numbers that follow from the
- * seed, and the indices of a layout in order.
+/* laws.h: what the programs of laws share: a check that stops, and numbers that follow from the
+ * seed.
  */
 #ifndef TEST_LAWS_H
 #define TEST_LAWS_H
 
 #include <stdint.h>
 
-#include "arithmetic/layout.h"
 #include "check_macro.h"
 
 /* Never 0 once it is seeded.  SPEC Marsaglia, "Xorshift RNGs": 13, 7, 17. */
@@ -35,19 +34,6 @@ begin_laws(int argc, char **argv)
     CHECK(argc == 3);
     random_state = strtoull(argv[1], NULL, 10) * 0x9e3779b97f4a7c15u + 1;
     return strtoll(argv[2], NULL, 10);
-}
-
-/* In C order; false after the last one, where it is the first again. */
-static inline bool
-next_index(const strided_layout *layout, int64_t *index)
-{
-    for (int axis = layout->ndim - 1; axis >= 0; axis--) {
-        if (++index[axis] < layout->shape[axis]) {
-            return true;
-        }
-        index[axis] = 0;
-    }
-    return false;
 }
 
 #endif /* TEST_LAWS_H */
