@@ -24,7 +24,8 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def examples():
-    array = md.asarray([[float(i) for i in range(40)]] * 30, dtype="float32")
+    array, closed = md.asarray([[float(i) for i in range(40)]] * 30, dtype="float32"), md.Buffer(10)
+    closed.close()
     yield "scalar", md.full((), 3.5)
     yield "array", array
     yield "view", array[3:9, ::2]
@@ -35,7 +36,7 @@ def examples():
     yield "axes", md.zeros((1,) * 60 + (2,) * 4)
     yield "large", md.zeros((1, 1)).broadcast_to((10**9, 10**9))
     yield "buffer", md.Buffer(100, label="weights")
-    yield "closed buffer", closed_buffer()
+    yield "closed buffer", closed
     yield "buffer of the host", md.Buffer.from_host(bytearray(100))
     yield "device", md.default_device()
     yield "stream", md.Stream(label="uploads")
@@ -44,12 +45,6 @@ def examples():
     yield "empty layout", md.StridedLayout.dense((2, 0), 4)
     yield "picture", draw(array=array, view=array[::2], **{"no array": "text"})
     yield "many lanes", draw(*[array[i % 30] for i in range(500)])
-
-
-def closed_buffer():
-    buffer = md.Buffer(10)
-    buffer.close()
-    return buffer
 
 
 EXAMPLES = dict(examples())
@@ -110,9 +105,13 @@ def test_a_row_of_float32_is_one_line():
     assert max(map(len, lines)) > 75  # which repr() breaks
 
 
-def test_bytes_before_wrapped_memory_are_not_called_usable():
+def test_wrapped_memory_names_its_owner_and_calls_no_bytes_before_it_usable():
     array = md.Buffer.from_host(memoryview(bytearray(40_000))[100:164]).array((64,), "uint8", None)
     assert "(64 bytes usable)" in array._repr_html_()
+    memory = type("Nowhere", (bytearray,), {"__module__": None})(64 * 1024)
+    array = md.Buffer.from_host(memory).array((8,), "uint8")
+    assert "None.Nowhere" in array._repr_html_()
+    assert "MTLBuffer" in str(draw(array))
 
 
 def test_a_scalar_needs_two_lines_and_its_value():
@@ -219,13 +218,6 @@ def test_many_lanes_memories_and_long_refusals_are_shown_in_short():
     assert len(html) < MAX_LENGTH
     left = 100 - cards.MAX_GROUPS
     assert f"and {left} more memories · and {left} more that could not be placed" in html
-
-
-def test_an_owner_of_a_type_without_a_module_is_shown():
-    memory = type("Nowhere", (bytearray,), {"__module__": None})(64 * 1024)
-    array = md.Buffer.from_host(memory).array((8,), "uint8")
-    assert "None.Nowhere" in array._repr_html_()
-    assert "MTLBuffer" in str(draw(array))
 
 
 # ---- colours ----
