@@ -154,16 +154,6 @@ def test_softmax_of_a_row():
     np.testing.assert_allclose(np.asarray(y), exact, rtol=1e-3, atol=6e-8)  # half's ulp, and its smallest number
 
 
-@pytest.mark.long
-def test_cross_entropy():
-    library = mlx("defines.h cross_entropy.h", ("loss", "cross_entropy", "float"))
-    x, target = random().standard_normal((6, 700), dtype="float32") * 3, random().integers(-700, 700, 6, dtype="int32")
-    out = md.zeros(6, dtype="float32")
-    library["loss"](on_metal(x), on_metal(target), out, 700, groups=6, group=192)
-    exact = np.logaddexp.reduce(x.astype("f8"), axis=1) - x[np.arange(6), target]
-    np.testing.assert_allclose(np.asarray(out), exact, rtol=FAST_EXP)
-
-
 def test_scans_along_rows():
     library = mlx(
         "scan.h",
@@ -261,18 +251,6 @@ def test_sorts_in_a_block():
     order = md.zeros(keys.shape, dtype="uint32")
     library["argsort"](on_metal(keys), order, 301, 1, 1, 301, 301, groups=(1, 4), group=128)
     np.testing.assert_array_equal(np.asarray(order), np.argsort(keys, 1, kind="stable"))
-
-
-@pytest.mark.long
-def test_searchsorted():
-    library = mlx(
-        "sort.h searchsorted.h", ("right", "searchsorted", "int, true"), ("left", "searchsorted", "int, false")
-    )
-    a, v = np.sort(random().integers(0, 100, 333, dtype="int32")), random(1).integers(-5, 105, 200, dtype="int32")
-    for side in ("left", "right"):
-        out = md.zeros(200, dtype="uint32")
-        library[side](on_metal(a), on_metal(v), out, 333, 1, threads=200)
-        np.testing.assert_array_equal(np.asarray(out), np.searchsorted(a, v, side))
 
 
 # ---- indices ----
@@ -409,16 +387,6 @@ def test_attention_of_a_query(do_causal):
 
 
 # ---- transforms ----
-
-
-@pytest.mark.long
-def test_a_hadamard_transform():
-    linalg = pytest.importorskip("scipy.linalg")
-    library = mlx("hadamard.h", ("hadamard", "hadamard_n", "float, 512, 16, 4"))
-    x = random().integers(-100, 100, (6, 512)).astype("f4")
-    out = md.zeros(x.shape, dtype="float32")
-    library["hadamard"](on_metal(x), out, 0.125, threads=(32, 6, 1), group=(32, 1, 1))
-    np.testing.assert_array_equal(np.asarray(out), x @ linalg.hadamard(512) * 0.125)
 
 
 @pytest.mark.long

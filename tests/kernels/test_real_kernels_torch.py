@@ -72,56 +72,6 @@ kernel void use(device const float *all, device float *out, uint i [[thread_posi
         np.testing.assert_allclose(got, exact(items.astype("f8")), rtol=bound, atol=bound, err_msg=text)
 
 
-@pytest.mark.long
-def test_expm1():
-    use = kernel("""#include <c10/metal/expm1f.h>
-kernel void use(device const float *x, device float *y, uint i [[thread_position_in_grid]]) {
-    y[i] = c10::metal::expm1f(x[i]);
-}""")
-    x = np.concatenate([np.linspace(-20, 20, 1001), np.geomspace(1e-8, 1e-2, 500)]).astype("f4")
-    y = md.zeros(x.size, dtype="float32")
-    use(on_metal(x), y, threads=x.size)
-    exact = np.expm1(x.astype("f8"))
-    near = np.abs(x) < 0.34
-    np.testing.assert_array_max_ulp(np.asarray(y)[near], exact[near].astype("f4"), 1)
-    # PyTorch's text leaves out the lower half of log(2): 1.43e-6 for each power of two.
-    np.testing.assert_allclose(np.asarray(y), exact, rtol=1.5e-6 * 30)
-
-
-# ---- random.h ----
-
-
-def test_random_numbers_are_philox():
-    draw = kernel("""#include <c10/metal/random.h>
-kernel void draw(device uint4 *words, device float *floats, device long *integers, constant long &seed,
-                 uint i [[thread_position_in_grid]]) {
-    words[i] = c10::metal::philox4::rand(seed, i);
-    floats[i] = c10::metal::rand(seed, i);
-    integers[i] = c10::metal::randint64(seed, i, -50, 50);
-}""")
-    seed, word = 0x123456789ABCDEF, 0xFFFFFFFF
-    words, floats, integers = (
-        md.zeros((64, 4), dtype="uint32"),
-        md.zeros(64, dtype="float32"),
-        md.zeros(64, dtype="int64"),
-    )
-    draw(words, floats, integers, seed, threads=64)
-
-    def expected(index):
-        a, b, c, d, key = 0, 0, index >> 32, index & word, (seed >> 32, seed & word)
-        for _ in range(9):  # PyTorch leaves out the last of ten rounds
-            first, second = 0xD2511F53 * a, 0xCD9E8D57 * c
-            a, b, c, d = second >> 32 ^ b ^ key[0], second & word, first >> 32 ^ d ^ key[1], first & word
-            key = ((key[0] + 0x9E3779B9) & word, (key[1] + 0xBB67AE85) & word)
-        return [a, b, c, d]
-
-    rows = np.array([expected(i) for i in range(64)], "u4")
-    np.testing.assert_array_equal(np.asarray(words), rows)
-    uniform = (rows[:, 0] & 0x7FFFFFFF).astype("f4") * np.float32(4.6566127342e-10)
-    np.testing.assert_array_equal(np.asarray(floats), uniform)
-    np.testing.assert_array_equal(np.asarray(integers), -50 + (uniform * np.float32(100)).astype("i8"))
-
-
 # ---- reduction_utils.h ----
 
 
@@ -156,23 +106,6 @@ kernel void reduce(device const float *x, device float *sums, device float *prod
     np.testing.assert_array_equal(got[2], x.max(1))
     np.testing.assert_array_equal(got[3], x.min(1))
     np.testing.assert_array_equal(got[4], x.argmax(1))
-
-
-def test_sums_of_64_bits_in_a_simd_group():
-    total = kernel("""#include <c10/metal/reduction_utils.h>
-kernel void total(device const long *x, device long *sums, device long *most, uint i [[thread_position_in_grid]],
-                  uint lane [[thread_index_in_simdgroup]]) {
-    long sum = c10::metal::simd_sum(x[i]), largest = c10::metal::simd_max(x[i]);
-    if (lane == 0) {
-        sums[i / 32] = sum;
-        most[i / 32] = largest;
-    }
-}""")
-    x = random().integers(-(2**55), 2**55, (6, 32))
-    sums, most = md.zeros(6, dtype="int64"), md.zeros(6, dtype="int64")
-    total(on_metal(x), sums, most, threads=192, group=64)
-    np.testing.assert_array_equal(np.asarray(sums), x.sum(1))
-    np.testing.assert_array_equal(np.asarray(most), x.max(1))
 
 
 # ---- atomic.h, indexing ----

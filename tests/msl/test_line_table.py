@@ -95,15 +95,3 @@ def test_a_table_of_another_version_is_a_sentence():
     header = struct.pack("<IH", 2, 5)
     with pytest.raises(ValueError, match="its version is 5, not 4"):
         list(line_table._read_table(line_table._Reader(header)))
-
-
-@pytest.mark.parametrize("value", [0, 1, 63, 64, -1, -64, -65, 127, 128, -129, 1 << 40, -(1 << 40)])
-def test_signed_numbers_of_variable_length(value):
-    encoded, rest = bytearray(), value
-    while True:
-        byte, rest = rest & 0x7F, rest >> 7
-        if (rest == 0 and not byte & 0x40) or (rest == -1 and byte & 0x40):
-            encoded.append(byte)
-            break
-        encoded.append(byte | 0x80)
-    assert line_table._Reader(bytes(encoded)).leb128(signed=True) == value
