@@ -209,20 +209,3 @@ def test_errors_name_the_file_that_has_them(folder):
     x = md.zeros(1)
     kernel(x, n=1)
     assert x.tolist() == [4]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "sentence"),
-    [
-        ({"include": 3}, TypeError, "include must be a folder, a str or a path, or a sequence of folders, not 3."),
-        ({"include": [3]}, TypeError, "or a sequence of folders, not [3]."),
-        ({"name": "a\\b"}, ValueError, r"name 'a\\b' has quotes, backslashes"),
-        ({"name": '"' + "x" * 5000}, ValueError, "; give one without, such as 'sum.metal'."),
-        ({"defines": {"1": 2}}, ValueError, "'1' in defines is not the name of a macro; give letters"),
-    ],
-)
-def test_what_is_refused_before_a_compiler_runs_is_said_with_the_way_out(arguments, error, sentence):
-    with pytest.raises(error, match=re.escape(sentence)) as caught:
-        compose("", **arguments)
-    assert str(caught.value).startswith("Library: ")
-    assert len(str(caught.value)) < 300

@@ -169,9 +169,17 @@ def test_each_math_compiles(math):
         ({"device": "metal:9"}, ValueError, "there is no device 'metal:9'"),
         ({"name": 1}, TypeError, "name must be a str, not int"),
         ({"name": 'a"b'}, ValueError, "has quotes"),
+        ({"name": "a\\b"}, ValueError, r"^Library: name 'a\\\\b' has quotes, backslashes"),
+        ({"name": '"' + "x" * 5000}, ValueError, "; give one without, such as 'sum.metal'."),
         ({"name": ""}, ValueError, "name '' is no name that compilers show"),
         ({"name": "<stdin>"}, ValueError, "name '<stdin>' is no name that compilers show"),
-        ({"defines": {"1x": 1}}, ValueError, "'1x' in defines is not the name of a macro"),
+        (
+            {"include": 3},
+            TypeError,
+            "^Library: include must be a folder, a str or a path, or a sequence of folders, not 3.",
+        ),
+        ({"include": [3]}, TypeError, r"or a sequence of folders, not \[3\]."),
+        ({"defines": {"1x": 1}}, ValueError, "'1x' in defines is not the name of a macro; give letters"),
         (
             {"defines": {"X": [1]}},
             TypeError,
@@ -183,8 +191,9 @@ def test_each_math_compiles(math):
     ],
 )
 def test_other_arguments_are_refused(arguments, error, sentence):
-    with pytest.raises(error, match=sentence):
+    with pytest.raises(error, match=sentence) as caught:
         md.Library(**{"source": TWO, **arguments})
+    assert len(str(caught.value)) < 300
 
 
 @pytest.mark.parametrize("name", ["<string>", "softmetal_kernels.metal", "a b.metal"])

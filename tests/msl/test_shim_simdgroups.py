@@ -104,21 +104,6 @@ def test_shuffles(shim, kind):
 @pytest.mark.parametrize("group", quickly(40, of=GROUPS))
 def test_votes(shim, group):
     x = items()
-    texts = {
-        "all": "simd_all(x > -9)",
-        "any": "simd_any(x == 9)",
-        "first": "simd_is_first()",
-        "ballot": "(simd_vote::vote_t)simd_ballot(x > 0)",
-        "active": "ulong(simd_active_threads_mask())",
-        "quad_all": "quad_all(x > -5)",
-        "quad_any": "quad_any(x > 5)",
-        "quad_ballot": "ushort(quad_ballot(x > 0))",
-        "quad_first": "quad_is_first()",
-        "quad_all of some": "x > 0 ? ulong(quad_all(x > 0)) : 0",
-        "vote all": "simd_ballot(true).all()",
-        "vote any": "simd_ballot(x > 7).any()",
-    }
-    got = shim.run_groups(texts, "ulong", np.uint64, group=group, x=("int", x))
     members, lane = lanes_of(len(x), group), lane_of(len(x), group)
 
     def mask(holds, among):
@@ -126,21 +111,20 @@ def test_votes(shim, group):
 
     quads = quads_of(len(x), group)
     exact = {
-        "all": [(x[m] > -9).all() for m in members],
-        "any": [(x[m] == 9).any() for m in members],
-        "first": lane == 0,
-        "ballot": mask(x > 0, members),
-        "active": mask(x == x, members),
-        "quad_all": [(x[m] > -5).all() for m in quads],
-        "quad_any": [(x[m] > 5).any() for m in quads],
-        "quad_ballot": mask(x > 0, quads),
-        "quad_first": lane % 4 == 0,
-        "quad_all of some": x > 0,
-        "vote all": [len(m) == LANES for m in members],
-        "vote any": [(x[m] > 7).any() for m in members],
+        "simd_all(x > -9)": [(x[m] > -9).all() for m in members],
+        "simd_any(x == 9)": [(x[m] == 9).any() for m in members],
+        "simd_is_first()": lane == 0,
+        "(simd_vote::vote_t)simd_ballot(x > 0)": mask(x > 0, members),
+        "ulong(simd_active_threads_mask())": mask(x == x, members),
+        "quad_all(x > -5)": [(x[m] > -5).all() for m in quads],
+        "quad_any(x > 5)": [(x[m] > 5).any() for m in quads],
+        "ushort(quad_ballot(x > 0))": mask(x > 0, quads),
+        "quad_is_first()": lane % 4 == 0,
+        "x > 0 ? ulong(quad_all(x > 0)) : 0": x > 0,
+        "simd_ballot(true).all()": [len(m) == LANES for m in members],
+        "simd_ballot(x > 7).any()": [(x[m] > 7).any() for m in members],
     }
-    for name, values in exact.items():
-        np.testing.assert_array_equal(got[name], np.array(values, np.uint64), name)
+    shim.check_values(exact, "ulong", np.uint64, group=group, x=("int", x))
 
 
 def test_lanes_of_two_branches_do_not_meet(shim):
@@ -271,16 +255,11 @@ def test_barriers_and_threadgroup_memory(shim):
         return found;
     }
     """
-    got = shim.run_groups(
-        {"once": "reversed(x, i % 64)", "twice": "reversed(reversed(x, i % 64), i % 64)"},
-        "int",
-        np.int32,
-        group=64,
-        before=before,
-        x=("int", x),
-    )
-    np.testing.assert_array_equal(got["once"], x.reshape(2, 64)[:, ::-1].ravel())
-    np.testing.assert_array_equal(got["twice"], x)
+    exact = {
+        "reversed(x, i % 64)": x.reshape(2, 64)[:, ::-1].ravel(),
+        "reversed(reversed(x, i % 64), i % 64)": x,
+    }
+    shim.check_values(exact, "int", np.int32, group=64, before=before, x=("int", x))
 
 
 ATOMICS = {

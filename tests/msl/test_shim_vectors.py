@@ -39,46 +39,38 @@ def test_sizes_and_alignments_are_metals(shim):
 def test_each_swizzle_reads_its_components(shim, kind):
     n = int(kind[-1])
     items = X if kind == "int3" else X[:, :n]
-    expressions = {}
+    exact = {}
     for alphabet in ALPHABETS:
         for length in (1, 2, 3, 4):
             for letters in itertools.product(range(n), repeat=length):
                 name = "".join(alphabet[k] for k in letters)
                 value = f"x.{name}" if length == 1 else f"int{length}(x.{name})"
-                expressions[name] = f"spread({value})"
+                exact[f"spread({value})"] = np.zeros((2, 4), np.int32)
+                exact[f"spread({value})"][:, :length] = items[:, letters]
     before = """
     static int4 spread(int a) { return int4(a, 0, 0, 0); }
     static int4 spread(int2 a) { return int4(a[0], a[1], 0, 0); }
     static int4 spread(int3 a) { return int4(a[0], a[1], a[2], 0); }
     static int4 spread(int4 a) { return a; }
     """
-    got = shim.evaluate(expressions, "int4", (np.int32, 4), before=before, x=(kind, items))
-    for name in expressions:
-        letters = [alphabet.index(c) for alphabet in ALPHABETS for c in name if c in alphabet]
-        expected = np.zeros((2, 4), np.int32)
-        expected[:, : len(letters)] = items[:, letters]
-        np.testing.assert_array_equal(got[name], expected, name)
+    shim.check_values(exact, "int4", (np.int32, 4), before=before, x=(kind, items))
 
 
 @pytest.mark.parametrize("packed", quickly("", of=["", "packed_"]))
 def test_each_swizzle_without_repetition_can_be_written(shim, packed):
-    expressions, expected = {}, {}
+    exact = {}
     for alphabet in ALPHABETS:
         for length in (1, 2, 3, 4):
             for letters in itertools.permutations(range(4), length):
                 name = "".join(alphabet[k] for k in letters)
                 values = ", ".join(str(10 + k) for k in range(length))
                 written = f"int{length}({values})" if length > 1 else values
-                expressions[name] = (
-                    f"int4([&] {{ {packed}int4 v(1, 2, 3, 4); v.{name} = {written}; v.{name} += 1; return v; }}())"
-                )
                 row = [1, 2, 3, 4]
                 for k, place in enumerate(letters):
                     row[place] = 11 + k
-                expected[name] = row
-    got = shim.evaluate(expressions, "int4", (np.int32, 4), x=("int", ONE))
-    for name, row in expected.items():
-        np.testing.assert_array_equal(got[name][0], row, name)
+                text = f"{packed}int4 v(1, 2, 3, 4); v.{name} = {written}; v.{name} += 1; return v;"
+                exact[f"int4([&] {{ {text} }}())"] = [row]
+    shim.check_values(exact, "int4", (np.int32, 4), x=("int", ONE))
 
 
 @pytest.mark.parametrize("packed", ["", "packed_"])
@@ -124,9 +116,8 @@ def test_vectors_are_made_of_parts_and_scalars(shim):
         "p": ("packed_float3", np.float32([[4, 5, 6]])),
         "h": ("half4", np.float16([[7, 8, 9, 10]])),
     }
-    got = shim.evaluate({text: text for text in made}, "float4", (np.float32, 4), before=before, **inputs)
-    for text, row in made.items():
-        np.testing.assert_array_equal(got[text][0], eval(f"[{row}]"), text)
+    exact = {text: [list(map(float, row.split(",")))] for text, row in made.items()}
+    shim.check_values(exact, "float4", (np.float32, 4), before=before, **inputs)
 
 
 OPERATORS = ["+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>"]
@@ -161,35 +152,24 @@ def test_operators_go_by_component(shim, kind):
 def test_comparisons_give_vectors_of_bool(shim):
     x = np.float32([[1, 2, 3, np.nan], [0, -0.0, np.inf, 5]])
     y = np.float32([[2, 2, 2, 2], [0, 0, np.inf, np.nan]])
-    compared = {op: f"x {op} y" for op in ("==", "!=", "<", ">", "<=", ">=")}
-    more = {"!": "!(x < y)", "&&": "x < y && y < 3", "||": "x < y || y < 3", "isnan": "isnan(x)"}
-    got = shim.evaluate(compared | more, "bool4", (np.bool_, 4), x=("float4", x), y=("float4", y))
-    for op in compared:
-        np.testing.assert_array_equal(got[op], eval(f"x {op} y"), op)
-    np.testing.assert_array_equal(got["!"], ~(x < y))
-    np.testing.assert_array_equal(got["&&"], (x < y) & (y < 3))
-    np.testing.assert_array_equal(got["||"], (x < y) | (y < 3))
-    np.testing.assert_array_equal(got["isnan"], np.isnan(x))
-    single = shim.evaluate(
-        {"all": "all(x < y)", "any": "any(x < y)"}, "bool", np.bool_, x=("float4", x), y=("float4", y)
-    )
-    np.testing.assert_array_equal(single["all"], (x < y).all(axis=1))
-    np.testing.assert_array_equal(single["any"], (x < y).any(axis=1))
-    chosen = shim.evaluate(
-        {"vector": "select(x, y, x < y)", "scalar": "select(x, 9.0f, y == 2)"},
-        "float4",
-        (np.float32, 4),
-        x=("float4", x),
-        y=("float4", y),
-    )
-    np.testing.assert_array_equal(chosen["vector"], np.where(x < y, y, x))
-    np.testing.assert_array_equal(chosen["scalar"], np.where(y == 2, np.float32(9), x))
+    inputs = {"x": ("float4", x), "y": ("float4", y)}
+    compared = {f"x {op} y": eval(f"x {op} y", {"x": x, "y": y}) for op in ("==", "!=", "<", ">", "<=", ">=")}
+    more = {
+        "!(x < y)": ~(x < y),
+        "x < y && y < 3": (x < y) & (y < 3),
+        "x < y || y < 3": (x < y) | (y < 3),
+        "isnan(x)": np.isnan(x),
+    }
+    shim.check_values(compared | more, "bool4", (np.bool_, 4), **inputs)
+    single = {"all(x < y)": (x < y).all(axis=1), "any(x < y)": (x < y).any(axis=1)}
+    shim.check_values(single, "bool", np.bool_, **inputs)
+    chosen = {"select(x, y, x < y)": np.where(x < y, y, x), "select(x, 9.0f, y == 2)": np.where(y == 2, 9, x)}
+    shim.check_values(chosen, "float4", (np.float32, 4), **inputs)
 
 
 def test_shifts_take_the_low_bits_of_their_amount(shim):
     x = np.uint32([[1, 2]])
-    got = shim.evaluate({"shift": "x << uint2(33, 34)"}, "uint2", (np.uint32, 2), x=("uint2", x))
-    np.testing.assert_array_equal(got["shift"], [[2, 8]])
+    shim.check_values({"x << uint2(33, 34)": [[2, 8]]}, "uint2", (np.uint32, 2), x=("uint2", x))
 
 
 #: (pack, unpack): the components of (-1, 1, 0, 0.5) that are packed, and their bits.
@@ -222,10 +202,8 @@ def test_the_first_component_is_packed_into_the_lowest_bits(shim, kind):
 
 def test_as_type_keeps_the_bits(shim):
     x = np.random.default_rng(3).integers(0, 2**32, (100, 2), dtype=np.uint32)
-    expressions = {"half4": "as_type<uint2>(as_type<half4>(x))", "long": "as_type<uint2>(as_type<ulong>(x))"}
-    got = shim.evaluate(expressions, "uint2", (np.uint32, 2), x=("uint2", x))
-    for name in expressions:
-        np.testing.assert_array_equal(got[name], x, name)
+    exact = dict.fromkeys(["as_type<uint2>(as_type<half4>(x))", "as_type<uint2>(as_type<ulong>(x))"], x)
+    shim.check_values(exact, "uint2", (np.uint32, 2), x=("uint2", x))
     with pytest.raises(SourceError, match="as_type needs a type of the same size"):
         shim.check("float f(half h) { return as_type<float>(h); }")
 

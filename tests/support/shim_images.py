@@ -114,6 +114,13 @@ class Shim:
         RUN_ROW(image.run_row)(ctypes.byref(thread), made.count)
         return made.results()
 
+    def check_values(self, exact: Mapping[str, object], result: str, dtype: object, /, group: int = 0, **given: object):
+        """Each expression gives these values; with `group`, in threadgroups."""
+        run = functools.partial(self.run_groups, group=group) if group else self.evaluate
+        got = run({text: text for text in exact}, result, dtype, **given)
+        for text, values in exact.items():
+            np.testing.assert_array_equal(got[text], values, text)
+
     def run_groups(
         self, expressions, result: str, dtype: object, /, group: int = 32, before: str = "", **inputs: Input
     ):
