@@ -76,13 +76,9 @@ def test_arithmetic_rounds_after_each_operation(shim, kind):
             exact = function(x.astype(np.float32), y.astype(np.float32)).astype(dtype)
             assert_same(got[op], exact, op)
             assert_same(got[f"{op}="], exact, op)
-    compared = shim.evaluate(
-        {op: f"x {op} y" for op in ("==", "!=", "<", ">", "<=", ">=")}, "bool", np.bool_, x=(kind, x), y=(kind, y)
-    )
-    for op, values in compared.items():
-        np.testing.assert_array_equal(
-            values, eval(f"x {op} y", {"x": x.astype(np.float32), "y": y.astype(np.float32)}), op
-        )
+    wide = {"x": x.astype(np.float32), "y": y.astype(np.float32)}
+    compared = {f"x {op} y": eval(f"x {op} y", wide) for op in ("==", "!=", "<", ">", "<=", ">=")}
+    shim.check_values(compared, "bool", np.bool_, x=(kind, x), y=(kind, y))
 
 
 @pytest.mark.parametrize("kind", quickly("bfloat", of=KINDS))
@@ -101,9 +97,8 @@ def test_integers_and_limits(shim, kind):
         "epsilon": facts.eps,
         "denorm_min": facts.smallest_subnormal,
     }
-    limits = shim.evaluate({name: f"numeric_limits<{kind}>::{name}()" for name in names}, kind, dtype, x=("int", x[:1]))
-    for name, value in names.items():
-        assert limits[name][0] == value, name
+    limits = {f"numeric_limits<{kind}>::{name}()": value for name, value in names.items()}
+    shim.check_values(limits, kind, dtype, x=("int", x[:1]))
 
 
 def test_the_type_of_mixed_arithmetic(shim):
@@ -134,14 +129,12 @@ def test_a_float_becomes_a_bfloat_only_by_a_cast(shim, text):
 def test_a_class_that_converts_to_bool_becomes_a_bfloat(shim):
     """As every scalar does, of which bfloat is one in Metal."""
     before = "struct mask { bool set; operator bool() const { return set; } };"
-    texts = {
-        "cast": "bfloat(mask{x > 0})",
-        "assigned": "[&] { bfloat b; b = mask{x > 0}; return b; }()",
-        "sum": "bfloat(mask{x > 0} + mask{x > 0})",
+    exact = {
+        "bfloat(mask{x > 0})": [1, 0],
+        "[&] { bfloat b; b = mask{x > 0}; return b; }()": [1, 0],
+        "bfloat(mask{x > 0} + mask{x > 0})": [2, 0],
     }
-    got = shim.evaluate(texts, "bfloat", ml_dtypes.bfloat16, before=before, x=("int", np.int32([2, 0])))
-    for name, values in got.items():
-        np.testing.assert_array_equal(values.astype(np.float32), [2, 0] if name == "sum" else [1, 0], name)
+    shim.check_values(exact, "bfloat", ml_dtypes.bfloat16, before=before, x=("int", np.int32([2, 0])))
 
 
 def test_an_integer_chosen_beside_a_number_is_what_it_is_in_metal(shim):
@@ -160,8 +153,6 @@ def test_an_integer_chosen_beside_a_number_is_what_it_is_in_metal(shim):
     }
     """.replace("device ", "")
     )
-    text = "c[0] ? x : softmetal::literal<3>()"
     x = np.float32([1.5, -2]).astype(ml_dtypes.bfloat16)
-    for chosen, expected in ((0, [3, 3]), (1, [1.5, -2])):
-        got = shim.evaluate({"one": text.replace("c[0]", str(chosen))}, "bfloat", x.dtype, x=("bfloat", x))["one"]
-        np.testing.assert_array_equal(got.astype(np.float32), expected)
+    exact = {f"{chosen} ? x : softmetal::literal<3>()": values for chosen, values in ((0, [3, 3]), (1, [1.5, -2]))}
+    shim.check_values(exact, "bfloat", x.dtype, x=("bfloat", x))

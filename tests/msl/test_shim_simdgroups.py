@@ -1,5 +1,7 @@
 """What threads tell each other: SIMD-groups, quad-groups, their matrices, barriers and atomics, with the run time."""
 
+import itertools
+
 import numpy as np
 import pytest
 from kernel_images import quickly
@@ -52,18 +54,14 @@ def test_reductions_and_scans(shim, kind, group):
     x = items()
     members, lane = GROUPED[kind](len(x), group), lane_of(len(x), group)
     place = lane if kind == "simd" else lane % 4
-    texts = {name: f"{kind}_{name}(x)" for name in REDUCTIONS}
-    scans = [f"prefix_{what}_{name}" for what in ("inclusive", "exclusive") for name in ("sum", "product")]
-    texts |= {name: f"{kind}_{name}(x)" for name in scans}
-    got = shim.run_groups(texts, "int", np.int32, group=group, x=("int", x))
+    exact = {}
     with np.errstate(over="ignore"):
         for name, function in REDUCTIONS.items():
-            np.testing.assert_array_equal(got[name], [function.reduce(x[m], dtype=np.int32) for m in members], name)
-        for name in scans:
-            function = REDUCTIONS[name.rpartition("_")[2]]
-            past = 1 if "inclusive" in name else 0
-            exact = [function.reduce(x[m][: p + past], dtype=np.int32) for m, p in zip(members, place, strict=True)]
-            np.testing.assert_array_equal(got[name], exact, name)
+            exact[f"{kind}_{name}(x)"] = [function.reduce(x[m], dtype=np.int32) for m in members]
+        for (what, past), name in itertools.product({"inclusive": 1, "exclusive": 0}.items(), ("sum", "product")):
+            before = [x[m][: p + past] for m, p in zip(members, place, strict=True)]
+            exact[f"{kind}_prefix_{what}_{name}(x)"] = [REDUCTIONS[name].reduce(row, dtype=np.int32) for row in before]
+    shim.check_values(exact, "int", np.int32, group=group, x=("int", x))
 
 
 @pytest.mark.parametrize("kind", GROUPED)
@@ -83,22 +81,19 @@ def test_shuffles(shim, kind):
         "shuffle_rotate_up(x, 3)": (p - 3) % width,
         "shuffle_rotate_down(x, 3)": (p + 3) % width,
     }
-    texts = {text: f"{kind}_{text}" for text in sources}
     filled = {
         "shuffle_and_fill_up(x, y, 1)": (-1, width),
         "shuffle_and_fill_down(x, y, 2)": (2, width),
         "shuffle_and_fill_up(x, y, 1, 2)": (-1, 2),
         "shuffle_and_fill_down(x, y, 1, 2)": (1, 2),
     }
-    texts |= {text: f"{kind}_{text}" for text in filled}
-    got = shim.run_groups(texts, "int", np.int32, group=96, x=("int", x), y=("int", y))
-    first = np.arange(96) - p
-    for text, source in sources.items():
-        np.testing.assert_array_equal(got[text], x[np.where(source < 0, np.arange(96), first + source)], text)
+    i, first = np.arange(96), np.arange(96) - p
+    exact = {f"{kind}_{text}": x[np.where(source < 0, i, first + source)] for text, source in sources.items()}
     for text, (by, modulo) in filled.items():
-        q = np.arange(96) % modulo
-        at = np.arange(96) - q + (q + by) % modulo
-        np.testing.assert_array_equal(got[text], np.where((q + by >= 0) & (q + by < modulo), x[at], y[at]), text)
+        q = i % modulo
+        at = i - q + (q + by) % modulo
+        exact[f"{kind}_{text}"] = np.where((q + by >= 0) & (q + by < modulo), x[at], y[at])
+    shim.check_values(exact, "int", np.int32, group=96, x=("int", x), y=("int", y))
 
 
 @pytest.mark.parametrize("group", quickly(40, of=GROUPS))
@@ -144,26 +139,20 @@ def test_lanes_of_two_branches_do_not_meet(shim):
     }
     template <class T> static T twice(T x) { return simd_sum(x) + simd_max(x); }
     """
-    texts = {
-        "both": "both(x, i)",
-        "early": "early(x, i)",
-        "loop": "loop(x, i)",
-        "inlined": "i % 2 ? twice(x) : twice(x)",
-    }
-    got = shim.run_groups(texts, "int", np.int32, before=before, x=("int", x))
     rows, i = x.reshape(2, 32), np.arange(64).reshape(2, 32)
-    for name, chosen in (("both", i % 3 == 0), ("inlined", i % 2 == 1)):
-        for row, kept, out in zip(rows, chosen, got[name].reshape(2, 32), strict=True):
-            extra = (row[kept].max(), row[~kept].max()) if name == "inlined" else (0, 0)
-            np.testing.assert_array_equal(
-                out, np.where(kept, row[kept].sum() + extra[0], row[~kept].sum() + extra[1]), name
-            )
-    early = np.where(i % 32 > 20, -1, rows[:, :21].sum(axis=1, keepdims=True))
-    np.testing.assert_array_equal(got["early"].reshape(2, 32), early)
-    times = i % 5
-    active = np.array([[(row > k).sum() for k in range(5)] for row in times])
-    exact = [[active[g][: times[g][lane]].sum() for lane in range(32)] for g in range(2)]
-    np.testing.assert_array_equal(got["loop"].reshape(2, 32), exact)
+
+    def of_each_branch(function, chosen):
+        pairs = zip(rows, chosen, strict=True)
+        return np.concatenate([np.where(kept, function(row[kept]), function(row[~kept])) for row, kept in pairs])
+
+    active = np.array([[(row > k).sum() for k in range(5)] for row in i % 5])
+    exact = {
+        "both(x, i)": of_each_branch(np.sum, i % 3 == 0),
+        "i % 2 ? twice(x) : twice(x)": of_each_branch(lambda lanes: lanes.sum() + lanes.max(), i % 2 == 1),
+        "early(x, i)": np.where(i % 32 > 20, -1, rows[:, :21].sum(axis=1, keepdims=True)).ravel(),
+        "loop(x, i)": [active[k // 32][: k % 5].sum() for k in range(64)],
+    }
+    shim.check_values(exact, "int", np.int32, group=32, before=before, x=("int", x))
 
 
 @pytest.mark.parametrize("kind", quickly("bfloat", "uchar", "packed_float3", of=KINDS))
@@ -282,20 +271,16 @@ def test_atomic_functions_return_what_was_there(shim, kind):
     x = np.arange(40).astype(dtype)
     names = [name for name in ATOMICS if kind != "float" or name in {"add", "sub", "min", "max"}]
     call = "[&] {{ atomic_{kind} a; atomic_store_explicit(&a, x, memory_order_relaxed); auto old = {do}; return {what}; }}()"
-    texts = {}
+    wrap = (lambda v: v % 2 ** (8 * x.itemsize)) if kind in {"uint", "ulong"} else (lambda v: v)
+    exact = {call.format(kind=kind, do="atomic_exchange_explicit(&a, 3, memory_order_relaxed)", what="old"): x}
     for name in names:
         do = f"atomic_fetch_{name}_explicit(&a, 7, memory_order_relaxed)"
-        texts[f"{name} old"] = call.format(kind=kind, do=do, what="old")
-        texts[name] = call.format(kind=kind, do=do, what="atomic_load_explicit(&a, memory_order_relaxed)")
-    do = "atomic_exchange_explicit(&a, 3, memory_order_relaxed)"
-    texts["exchange old"] = call.format(kind=kind, do=do, what="old")
-    got = shim.evaluate(texts, kind, dtype, x=(kind, x))
-    for name in names:
-        np.testing.assert_array_equal(got[f"{name} old"], x, name)
-        wrap = (lambda v: v % 2 ** (8 * x.itemsize)) if kind in {"uint", "ulong"} else (lambda v: v)
-        exact = [wrap(ATOMICS[name](v.item(), 7 if kind != "float" else 7.0)) for v in x]
-        np.testing.assert_array_equal(got[name], np.array(exact, dtype), name)
-    np.testing.assert_array_equal(got["exchange old"], x)
+        exact[call.format(kind=kind, do=do, what="old")] = x
+        after = [wrap(ATOMICS[name](v.item(), 7 if kind != "float" else 7.0)) for v in x]
+        exact[call.format(kind=kind, do=do, what="atomic_load_explicit(&a, memory_order_relaxed)")] = np.array(
+            after, dtype
+        )
+    shim.check_values(exact, kind, dtype, x=(kind, x))
 
 
 def test_compare_and_exchange(shim):
