@@ -3,11 +3,12 @@
 Its pointers are `device const char *`: the arrays go in as bytes.  A tolerance is 4 ulp, or its reason stands beside it.
 """
 
-import ggml_arguments
+import re
+from functools import cache
+
 import kernel_sources
 import numpy as np
 import pytest
-from ggml_arguments import layout
 from kernel_images import quickly
 from machine import HAS_SOFTMETAL
 from own_kernels import random
@@ -32,6 +33,40 @@ def empty(shape, dtype="float32"):
     return out, out.view("int8")
 
 
+# ---- its argument structs, read from its own header ----
+
+#: C's types in its argument structs.
+C_TYPES = {"int32_t": "i4", "int64_t": "i8", "uint64_t": "u8", "size_t": "u8", "float": "f4", "bool": "?"}
+C_TYPES |= {"int16_t": "i2", "uint32_t": "u4"}
+
+
+@cache
+def struct_dtype(name: str) -> np.dtype:
+    header = (kernel_sources.ggml() / "ggml-metal" / "ggml-metal-impl.h").read_text()
+    (body,) = re.findall(r"typedef struct\s*\{([^}]*)\} ggml_metal_kargs_" + name + ";", header)
+    fields = re.findall(r"^\s*(\w+)\s+(\w+)(?:\[(\d+)\])?;", body, re.MULTILINE)
+    return np.dtype(
+        [(field, C_TYPES[kind], *([int(count)] if count else [])) for kind, field, count in fields], align=True
+    )
+
+
+def struct(name: str, *layouts: dict[str, int], **values: object) -> np.void:
+    """What is not given is zero; a layout may have more than the struct."""
+    made = np.zeros((), struct_dtype(name))
+    given = {key: value for part in layouts for key, value in part.items() if key in made.dtype.names}
+    for key, value in (given | values).items():
+        made[key] = value
+    return made[()]
+
+
+def layout(array: np.ndarray, which: str) -> dict[str, int]:
+    """ne and nb of tensor `which`, the innermost axis first, as llama.cpp counts: "0" of src0, "1" of src1, "" of dst."""
+    axes = range(4)
+    shape = [*reversed(array.shape), 1, 1, 1, 1][:4]
+    strides = [array.itemsize * int(np.prod(shape[:axis])) for axis in axes]
+    return {f"ne{which}{axis}": shape[axis] for axis in axes} | {f"nb{which}{axis}": strides[axis] for axis in axes}
+
+
 # ---- one item, one result ----
 
 
@@ -44,7 +79,7 @@ def test_arithmetic_with_rows_repeated(name):
     op, rows = OPERATIONS.index(name), 6 if name == "add" else 1
     a, b = random().standard_normal((6, 100), dtype="float32"), random(1).standard_normal((rows, 100), dtype="float32")
     out, to = empty(a.shape)
-    args = ggml_arguments.struct("bin", layout(a, "0"), layout(b, "1"), layout(a, ""))
+    args = struct("bin", layout(a, "0"), layout(b, "1"), layout(a, ""))
     kernel = ggml(
         "binbcast.metal", "kernel_bin_fuse_f32_f32_f32", FC_bin_op=op, FC_bin_f=1, FC_bin_rb=False, FC_bin_cb=False
     )
@@ -58,7 +93,7 @@ def test_rope(kind):
     x = random().standard_normal((tokens, heads, size), dtype="float32")
     positions = np.arange(4, 4 + tokens, dtype="i4")
     out, to = empty(x.shape)
-    args = ggml_arguments.struct(
+    args = struct(
         "rope", layout(x, "0"), layout(x, ""), n_dims=size, n_ctx_orig=4096, freq_base=10000, freq_scale=1,
         attn_factor=1, beta_fast=32, beta_slow=1,
     )  # fmt: skip
@@ -79,7 +114,7 @@ def test_rope(kind):
 def test_softmax_with_a_mask():
     x, mask = random().standard_normal((2, 6, 200), dtype="float32"), random(1).standard_normal((6, 200)).astype("f2")
     out, to = empty(x.shape)
-    args = ggml_arguments.struct(
+    args = struct(
         "soft_max", layout(x, "0"), layout(mask, "1"), layout(x, ""), scale=0.5, max_bias=0, m0=1, m1=1, n_head_log2=1
     )
     source = on_metal(x)
@@ -95,7 +130,7 @@ def test_softmax_with_a_mask():
 
 def norm_arguments(x, weight, eps):
     nb = [layout(array, "")[f"nb{axis}"] for axis in (1, 2, 3) for array in (x, weight, weight)]
-    return ggml_arguments.struct(
+    return struct(
         "norm", layout(x, ""), ne00=x.shape[-1], ne00_t=x.shape[-1], eps=eps, nef1=[x.shape[-2], 1, 1], nef2=[1, 1, 1],
         nef3=[1, 1, 1], nbf1=nb[:3], nbf2=nb[3:6], nbf3=nb[6:], scale=1,
     )  # fmt: skip
@@ -123,13 +158,13 @@ def test_norms_with_a_weight(kind):
 def test_sums():
     x = random().integers(-500, 500, (3, 7, 333)).astype("f4")  # exact in each order
     out, to = empty((3, 7, 1))
-    args = ggml_arguments.struct("sum_rows", layout(x, "0"), layout(np.empty((3, 7, 1), "f4"), ""))
+    args = struct("sum_rows", layout(x, "0"), layout(np.empty((3, 7, 1), "f4"), ""))
     kernel = ggml("reduce.metal", "kernel_sum_rows_f32_f32", FC_sum_rows_op=10)
     kernel(args, on_metal(x), to, groups=(7, 3, 1), group=(96, 1, 1), threadgroup_memory={"shmem": 128})
     np.testing.assert_array_equal(np.asarray(out)[..., 0], x.sum(-1))
     out = md.zeros(1, dtype="float32")
     kernel = ggml("reduce.metal", "kernel_op_sum_f32")
-    args = ggml_arguments.struct("sum", np=x.size)
+    args = struct("sum", np=x.size)
     kernel(args, md.asarray(x, copy=True), out, groups=1, group=256, threadgroup_memory={"shmem_f32": 128})
     assert np.asarray(out)[0] == x.sum()
 
@@ -137,13 +172,13 @@ def test_sums():
 def test_argsort_and_argmax():
     x = random().permutation(6 * 100).astype("f4").reshape(6, 100)
     out = md.zeros((6, 100), dtype="int32")
-    args = ggml_arguments.struct("argsort", layout(x, "0"), layout(x, ""), top_k=100)
+    args = struct("argsort", layout(x, "0"), layout(x, ""), top_k=100)
     kernel = ggml("argsort.metal", "kernel_argsort_f32_i32_desc")
     kernel(args, on_metal(x), out, groups=(6, 1, 1), group=(128, 1, 1), threadgroup_memory={"shmem_i32": 512})
     np.testing.assert_array_equal(np.asarray(out), np.argsort(-x, 1))
     out, to = empty(6, "int32")
     kernel = ggml("misc.metal", "kernel_argmax_f32")
-    args = ggml_arguments.struct("argmax", ne00=100, nb01=400)
+    args = struct("argmax", ne00=100, nb01=400)
     kernel(args, on_metal(x), to, groups=6, group=96, threadgroup_memory={"shmem": 256})
     np.testing.assert_array_equal(np.asarray(out), x.argmax(1))
 
@@ -177,7 +212,7 @@ def test_rows_of_quantised_numbers(kind):
     rows = random(1).integers(0, 9, 14, dtype="int32")
     out = md.zeros((14, 512), dtype="float32")
     name = kind.lower().replace("_k", "_K")
-    args = ggml_arguments.struct(
+    args = struct(
         "get_rows", ne00t=32, ne00=512, nb01=packed.shape[1], nb02=packed.nbytes, nb03=packed.nbytes, ne10=14, nb10=4,
         nb11=56, nb12=56, nb1=2048, nb2=out.nbytes, nb3=out.nbytes,
     )  # fmt: skip
@@ -196,7 +231,7 @@ def test_numbers_are_quantised(kind):
     x = random().standard_normal((5, 128), dtype="float32")
     expected = quants.quantize(x, quants.GGMLQuantizationType[kind])
     out, to = empty(expected.shape, "uint8")
-    args = ggml_arguments.struct("cpy", layout(x, "0"), layout(x, ""), nk0=4, nb0=expected.shape[1] // 4)
+    args = struct("cpy", layout(x, "0"), layout(x, ""), nk0=4, nb0=expected.shape[1] // 4)
     args["nb1"] = expected.shape[1]
     kernel = ggml("quantize.metal", f"kernel_cpy_f32_{kind.lower()}")
     kernel(args, on_metal(x), to, groups=(5, 1, 1), group=(4, 1, 1))
@@ -217,7 +252,7 @@ def test_quantised_matrix_times_vectors(kind, groups, group):
     packed, matrix = blocks(kind, 24, 512)
     vectors = random(1).standard_normal((3, 512), dtype="float32")
     out, to = empty((3, 24))
-    args = ggml_arguments.struct(
+    args = struct(
         "mul_mv", layout(vectors, "1"), ne00=512, ne01=24, ne02=1, nb00=1, nb01=packed.shape[1], nb02=packed.nbytes,
         nb03=packed.nbytes, ne0=24, ne1=3, r2=1, r3=1,
     )  # fmt: skip
@@ -250,7 +285,7 @@ def test_a_product_of_matrices(kind, dtype, m, n, k):
     """simdgroup_matrix over tiles in threadgroup memory that the launch gives."""
     a, b = random().integers(-4, 5, (m, k)).astype(dtype), random(1).integers(-4, 5, (n, k)).astype("f4")
     out, to = empty((n, m))
-    args = ggml_arguments.struct("mul_mm", layout(a, "0"), layout(b, "1"), ne0=m, ne1=n, r2=1, r3=1)
+    args = struct("mul_mm", layout(a, "0"), layout(b, "1"), ne0=m, ne1=n, r2=1, r3=1)
     is_edge = {"FC_mul_mm_bc_inp": k % 32 != 0, "FC_mul_mm_bc_out": m % 64 != 0 or n % 32 != 0}
     constants = {**is_edge, "FC_mul_mm_ne12": 1, "FC_mul_mm_r2": 1, "FC_mul_mm_r3": 1}
     kernel = ggml("mul_mm.metal", f"kernel_mul_mm_{kind}_f32", **constants)
@@ -264,7 +299,7 @@ def test_a_product_with_a_quantised_matrix():
     b = random(1).standard_normal((32, 128), dtype="float32")
     out, to = empty((32, 64))
     nb = {"nb01": packed.shape[1], "nb02": packed.nbytes, "nb03": packed.nbytes}
-    args = ggml_arguments.struct("mul_mm", layout(b, "1"), ne00=128, ne02=1, ne0=64, ne1=32, r2=1, r3=1, **nb)
+    args = struct("mul_mm", layout(b, "1"), ne00=128, ne02=1, ne0=64, ne1=32, r2=1, r3=1, **nb)
     constants = {"FC_mul_mm_ne12": 1, "FC_mul_mm_r2": 1, "FC_mul_mm_r3": 1}
     constants |= {"FC_mul_mm_bc_inp": False, "FC_mul_mm_bc_out": False}
     kernel = ggml("mul_mm.metal", "kernel_mul_mm_q4_0_f32", **constants)

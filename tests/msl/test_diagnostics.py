@@ -118,13 +118,6 @@ def test_the_users_line_is_shown_as_it_was_written_with_the_caret_below_the_same
     )
 
 
-def test_columns_count_bytes_and_the_caret_stands_below_the_letter():
-    source = "/* grün */ x = y;\n"
-    said = "program_source:1:17: error: no y\n/* grün */ x = y;\n               ^\n"
-    assert said.splitlines()[1].encode()[16:17] == b"y"
-    assert diagnostics.clean(said, diagnostics.lines_of_source(source)).splitlines()[2] == " " * 15 + "^"
-
-
 def test_what_is_missed_after_a_word_is_missed_after_the_same_word():
     source = "    threadgroup float x = half(1) // here\n"
     said = "program_source:1:27: error: expected ';'\n    float &x = _Float16(1) // here\n"

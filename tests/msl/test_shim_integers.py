@@ -112,11 +112,10 @@ def test_products_of_24_bits(shim, kind):
     width = Width(dtype)
     x, y, z = numbers(dtype, 4)
     inputs = {"x": (kind, x), "y": (kind, y), "z": (kind, z)}
-    got = shim.evaluate({"mul24": "mul24(x, y)", "mad24": "mad24(x, y, z)"}, kind, dtype, **inputs)
-    for k in range(len(x)):
-        product = width.low24(int(x[k])) * width.low24(int(y[k]))
-        assert int(got["mul24"][k]) == width.wrap(product)
-        assert int(got["mad24"][k]) == width.wrap(product + int(z[k]))
+    products = [width.low24(int(a)) * width.low24(int(b)) for a, b in zip(x, y, strict=True)]
+    sums = [product + int(c) for product, c in zip(products, z, strict=True)]
+    exact = {"mul24(x, y)": list(map(width.wrap, products)), "mad24(x, y, z)": list(map(width.wrap, sums))}
+    shim.check_values(exact, kind, dtype, **inputs)
 
 
 @pytest.mark.parametrize("kind", quickly("char", "uint", of=TYPES))
