@@ -144,11 +144,8 @@ CASE(a_wait_that_takes_too_long_ends_with_a_timeout)
 
 CASE(a_process_may_exit_while_a_queue_waits)
 {
-    id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [device newCommandQueue];
-    id<MTLSharedEvent> event = [device newSharedEvent];
-    id<MTLCommandBuffer> commands = [queue commandBuffer];
-    [commands encodeWaitForEvent:event value:1];
+    id<MTLCommandBuffer> commands = [open_queue() commandBuffer];
+    [commands encodeWaitForEvent:open_event() value:1];
     [commands commit];
     [commands waitUntilScheduled];
     exit(0);
@@ -157,17 +154,14 @@ CASE(a_process_may_exit_while_a_queue_waits)
 CASE(a_process_may_exit_while_the_gpu_is_slow)
 {
     softmetal_set("SOFTMETAL_LATENCY_US", "30000000");
-    id<MTLDevice> device = open_device();
-    id<MTLCommandBuffer> commands = [[device newCommandQueue] commandBuffer];
+    id<MTLCommandBuffer> commands = [open_queue() commandBuffer];
     [commands commit];
     [commands waitUntilScheduled];
     exit(0);
 }
 
-REPORTS("argument", waiting_for_nil)
-{
-    [[open_queue() commandBuffer] encodeWaitForEvent:nil value:1];
-}
+REPORTS_BY("argument", waiting_for_nil,
+           [[open_queue() commandBuffer] encodeWaitForEvent:nil value:1])
 
 REPORTS("argument", a_buffer_of_another_device)
 {
@@ -190,8 +184,7 @@ exit_now(struct block *block, id<MTLCommandBuffer> commands)
 
 CASE(a_handler_may_end_the_process)
 {
-    id<MTLDevice> device = open_device();
-    id<MTLCommandBuffer> commands = [[device newCommandQueue] commandBuffer];
+    id<MTLCommandBuffer> commands = [open_queue() commandBuffer];
     [commands addCompletedHandler:(const void *)BLOCK(exit_now, NULL)];
     [commands commit];
     sleep(20);

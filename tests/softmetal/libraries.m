@@ -411,18 +411,9 @@ REPORTS("dispatch", a_kernel_without_one_of_its_buffers)
  * argument with write access enabled". */
 REPORTS("set-bytes", bytes_where_the_kernel_writes)
 {
-    struct scene scene = open_scene("add");
+    struct scene scene = open_add(0);
     float out[4] = {0};
     [scene.compute setBytes:out length:sizeof out atIndex:0];
-    [scene.compute setBuffer:scene.a offset:0 atIndex:1];
-    [scene.compute setBuffer:scene.a offset:0 atIndex:2];
-    dispatch(scene.compute, 4);
-    run(scene);
-}
-
-REPORTS("dispatch", a_kernel_without_its_threadgroup_memory)
-{
-    struct scene scene = open_scene("room");
     dispatch(scene.compute, 4);
     run(scene);
 }
@@ -435,28 +426,25 @@ REPORTS("dispatch", an_offset_that_the_parameters_type_does_not_take)
     run(scene);
 }
 
-REPORTS("dispatch", more_threadgroup_memory_than_there_is_beside_the_kernels_own)
+/* room, with so many bytes of threadgroup memory. */
+static void
+dispatch_room(NSUInteger nbytes)
 {
     struct scene scene = open_scene("room");
-    [scene.compute setThreadgroupMemoryLength:16400 atIndex:3];
-    dispatch(scene.compute, 4);
+    if (nbytes > 0) {
+        [scene.compute setThreadgroupMemoryLength:nbytes atIndex:3];
+    }
+    if (nbytes <= 32768) {
+        dispatch(scene.compute, 4);
+    }
     run(scene);
 }
 
-REPORTS("argument", threadgroup_memory_that_is_no_multiple_of_16)
-{
-    struct scene scene = open_scene("room");
-    [scene.compute setThreadgroupMemoryLength:20 atIndex:3];
-    dispatch(scene.compute, 4);
-    run(scene);
-}
-
-REPORTS("argument", threadgroup_memory_over_the_devices_limit)
-{
-    struct scene scene = open_scene("room");
-    [scene.compute setThreadgroupMemoryLength:32784 atIndex:3];
-    run(scene);
-}
+REPORTS_BY("dispatch", a_kernel_without_its_threadgroup_memory, dispatch_room(0))
+REPORTS_BY("dispatch", more_threadgroup_memory_than_there_is_beside_the_kernels_own,
+           dispatch_room(16400))
+REPORTS_BY("argument", threadgroup_memory_that_is_no_multiple_of_16, dispatch_room(20))
+REPORTS_BY("argument", threadgroup_memory_over_the_devices_limit, dispatch_room(32784))
 
 REPORTS("dispatch", a_dispatch_without_a_pipeline)
 {
@@ -475,15 +463,10 @@ dispatch_threads(MTLSize threads, MTLSize group)
     run(scene);
 }
 
-REPORTS("dispatch", a_dispatch_of_no_threads)
-{
-    dispatch_threads((MTLSize){1, 0, 1}, (MTLSize){1, 1, 1});
-}
-
-REPORTS("dispatch", a_threadgroup_larger_than_the_pipeline_takes)
-{
-    dispatch_threads((MTLSize){4, 4, 1}, (MTLSize){1025, 1, 1});
-}
+REPORTS_BY("dispatch", a_dispatch_of_no_threads,
+           dispatch_threads((MTLSize){1, 0, 1}, (MTLSize){1, 1, 1}))
+REPORTS_BY("dispatch", a_threadgroup_larger_than_the_pipeline_takes,
+           dispatch_threads((MTLSize){4, 4, 1}, (MTLSize){1025, 1, 1}))
 
 REPORTS("dispatch", more_threads_than_a_kernel_can_count)
 {

@@ -143,32 +143,33 @@ CASE(unretained_references_work_while_the_caller_keeps_the_buffer)
     CHECK(((char *)[buffer contents])[0] == 9);
 }
 
-REPORTS("destroyed-in-use", a_buffer_destroyed_while_its_command_buffer_runs)
+/* A buffer that nobody keeps, after the commit or before it. */
+static void
+use_what_is_gone(BOOL is_committed)
 {
-    softmetal_set("SOFTMETAL_LATENCY_US", "50000");
-    id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = open_queue();
-    id<MTLBuffer> buffer = [device newBufferWithLength:8 options:0];
-    id<MTLCommandBuffer> commands = [queue commandBufferWithUnretainedReferences];
+    id<MTLBuffer> buffer = [open_device() newBufferWithLength:8 options:0];
+    id<MTLCommandBuffer> commands = [open_queue() commandBufferWithUnretainedReferences];
     encode_fill(commands, buffer, 9);
-    [commands commit];
+    if (is_committed) {
+        [commands commit];
+    }
     [buffer release];
+    if (!is_committed) {
+        [commands commit];
+    }
     [commands waitUntilCompleted];
     CHECK([commands status] == MTLCommandBufferStatusError);
     CHECK([[commands error] code] == MTLCommandBufferErrorInvalidResource);
 }
 
-REPORTS("deallocated-at-commit", a_commit_that_names_a_buffer_that_is_gone)
+REPORTS("destroyed-in-use", a_buffer_destroyed_while_its_command_buffer_runs)
 {
-    id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = open_queue();
-    id<MTLBuffer> buffer = [device newBufferWithLength:8 options:0];
-    id<MTLCommandBuffer> commands = [queue commandBufferWithUnretainedReferences];
-    encode_fill(commands, buffer, 9);
-    [buffer release];
-    finish(commands);
-    CHECK([[commands error] code] == MTLCommandBufferErrorInvalidResource);
+    softmetal_set("SOFTMETAL_LATENCY_US", "50000");
+    use_what_is_gone(YES);
 }
+
+REPORTS_BY("deallocated-at-commit", a_commit_that_names_a_buffer_that_is_gone,
+           use_what_is_gone(NO))
 
 struct note {
     pthread_t thread;
@@ -305,10 +306,12 @@ open_scene(void)
 }
 
 static void
-fill(NSUInteger start, NSUInteger length)
+fill(BOOL is_of_nil, NSUInteger start, NSUInteger length)
 {
     struct scene scene = open_scene();
-    [scene.blit fillBuffer:scene.buffer range:NSMakeRange(start, length) value:0];
+    [scene.blit fillBuffer:is_of_nil ? nil : scene.buffer
+                     range:NSMakeRange(start, length)
+                     value:0];
     [scene.blit endEncoding];
 }
 
@@ -325,7 +328,7 @@ copy(NSUInteger from, NSUInteger to, NSUInteger size, BOOL is_onto_itself)
 }
 
 REPORTS_BY("blit-range", a_copy_past_the_end_of_its_source, copy(60, 0, 8, YES))
-REPORTS_BY("blit-range", a_fill_whose_end_overflows, fill(NSUIntegerMax - 3, 8))
+REPORTS_BY("blit-range", a_fill_whose_end_overflows, fill(NO, NSUIntegerMax - 3, 8))
 REPORTS_BY("blit-range", a_copy_onto_itself, copy(0, 4, 8, YES))
 REPORTS_BY("blit-range", a_copy_backwards_onto_itself, copy(4, 0, 8, YES))
 
@@ -335,11 +338,12 @@ CASE(copies_inside_of_a_buffer_may_touch)
     copy(32, 0, 32, YES);
 }
 
-REPORTS_BY("blit-alignment", a_fill_from_an_odd_place, fill(2, 8))
+REPORTS_BY("blit-alignment", a_fill_from_an_odd_place, fill(NO, 2, 8))
 REPORTS_BY("blit-alignment", a_copy_from_an_odd_place, copy(1, 0, 8, NO))
 REPORTS_BY("blit-alignment", a_copy_to_an_odd_place, copy(0, 3, 8, NO))
 REPORTS_BY("blit-alignment", a_copy_of_an_odd_size, copy(0, 4, 6, NO))
-REPORTS_BY("blit-alignment", a_fill_of_three_bytes, fill(0, 3))
+REPORTS_BY("blit-alignment", a_fill_of_three_bytes, fill(NO, 0, 3))
+REPORTS_BY("argument", a_blit_of_nil, fill(YES, 0, 4))
 
 REPORTS("set-bytes", setting_more_than_4096_bytes)
 {
@@ -432,11 +436,4 @@ REPORTS("purgeable-at-commit", a_commit_with_a_volatile_buffer)
     [buffer setPurgeableState:MTLPurgeableStateVolatile];
     finish(commands);
     CHECK([[commands error] code] == MTLCommandBufferErrorInvalidResource);
-}
-
-REPORTS("argument", a_blit_of_nil)
-{
-    struct scene scene = open_scene();
-    [scene.blit fillBuffer:nil range:NSMakeRange(0, 4) value:0];
-    [scene.blit endEncoding];
 }
