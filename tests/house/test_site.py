@@ -126,11 +126,8 @@ def test_a_docstring_becomes_restructured_text_that_looks_the_same():
 
 def test_the_items_of_a_section_stand_together():
     """An item behind a blank line would be shown as a paragraph with a quotation, below the section."""
-    public = {id(thing): thing for module in (md, conformance) for thing in vars(module).values()}
-    things = [
-        *public.values(),
-        *(member for thing in public.values() if isinstance(thing, type) for member in vars(thing).values()),
-    ]
+    things = list({id(thing): thing for module in (md, conformance) for thing in vars(module).values()}.values())
+    things += [member for thing in things if isinstance(thing, type) for member in vars(thing).values()]
     texts = [text for thing in things if callable(thing) and isinstance(text := thing.__doc__, str) and "----" in text]
     assert len(texts) > 60
     for text in texts:
@@ -154,9 +151,8 @@ def test_links_of_a_page_are_those_of_the_site(monkeypatch):
     rest = " [d](https://e.f) ![g](inside/costs.svg)" + fence
     assert converted(source) == there + rest
     assert converted(DOCS / "inside" / "x.md").startswith("[a](architecture.md#threads) [b](../memory.md#x) ")
-    assert site_links.for_the_site(
-        "[memory.md](memory.md#x) [docs/memory.md](docs/memory.md)", ROOT / "x.md", source
-    ) == ("[memory.md](memory.md#x) [](memory.md)")
+    named = "[memory.md](memory.md#x) [docs/memory.md](docs/memory.md)"
+    assert site_links.for_the_site(named, ROOT / "x.md", source) == "[memory.md](memory.md#x) [](memory.md)"
     assert site_links.for_the_site("[memory.md](../memory.md#x)", DOCS / "inside" / "x.md", source) == "[](memory.md#x)"
     monkeypatch.setattr(site_links, "REPOSITORY", "")
     assert converted(source) == "[a](inside/architecture.md#threads) [b](memory.md#x) c" + rest

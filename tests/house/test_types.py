@@ -72,8 +72,7 @@ def instances():
     library = md.Library("kernel void nothing(device float *x) {}")
     kernel = library["nothing"]
     things = (md.float32, layout, md.default_device(), stream, stream.record(), buffer, array, array.host)
-    things = (*things, library, kernel, kernel.arguments[0])
-    return {f"md.{type(thing).__name__}": thing for thing in things}
+    return {f"md.{type(thing).__name__}": thing for thing in (*things, library, kernel, kernel.arguments[0])}
 
 
 @pytest.mark.long

@@ -55,11 +55,8 @@ def children(monkeypatch):
 @pytest.fixture
 def odd_probes(children, monkeypatch, tmp_path):
     """The children run these probes instead of the real ones."""
-    lines = [
-        "from metal_dlpack.asking.probes import *",
-        "from metal_dlpack.asking import probes",
-        "probes.PROBES.clear()",
-    ]
+    lines = ["from metal_dlpack.asking.probes import *", "from metal_dlpack.asking import probes"]
+    lines += ["probes.PROBES.clear()"]
     for name, body in ENDS.items():
         lines += [f"def {name}():", f"    {body}"]
         lines += [f"probes.PROBES.append(probes.Probe({name!r}, 'a', 'b', 'how', (), {name}))"]
@@ -192,9 +189,8 @@ def test_without_a_framework_the_doctor_says_what_to_install(monkeypatch, capsys
 
 
 def test_the_exit_code_says_whether_all_is_as_it_should_be(odd_probes, monkeypatch, capsys):
-    monkeypatch.setattr(
-        doctor, "PROBES", [stand_in(name) for name in ENDS if name not in ("end_alone", "end_late", "end_outlived")]
-    )
+    tried = [stand_in(name) for name in ENDS if name not in ("end_alone", "end_late", "end_outlived")]
+    monkeypatch.setattr(doctor, "PROBES", tried)
     assert main([]) == 1
     text = capsys.readouterr().out
     assert text.count("UNEXPECTED") == 4

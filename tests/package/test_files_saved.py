@@ -34,25 +34,16 @@ def raw_bytes(array):
 
 def save(block, arrays, monkeypatch, folder):
     monkeypatch.chdir(folder)
-    names = {"np": np, "md": md, "arrays": arrays}
-    if "torch" in block:
-        import torch
-
-        names["torch"] = torch
-    exec(block, names)
+    exec(block, {"np": np, "md": md, "arrays": arrays, "torch": sys.modules.get("torch")})
     return md.open("saved.safetensors")
 
 
-@pytest.mark.needs_torch
 @pytest.mark.needs_ml_dtypes
 @pytest.mark.parametrize("block", [BY_NUMPY, BY_TORCH], ids=["numpy", "torch"])
-def test_every_type_is_saved_bit_by_bit(tmp_path, monkeypatch, live_buffers, block):
+def test_every_type_is_saved_bit_by_bit(tmp_path, monkeypatch, live_buffers, block, torch):
     arrays = {dtype: every_byte(dtype) for dtype in TYPES + SMALL_FLOATS}
-    arrays |= {
-        "scalar": md.asarray(np.float32(2.5)),
-        "empty": md.zeros((0, 3)),
-        "managed": md.full(5, 1, storage="managed"),
-    }
+    arrays |= {"scalar": md.asarray(np.float32(2.5)), "empty": md.zeros((0, 3))}
+    arrays["managed"] = md.full(5, 1, storage="managed")
     with save(block, arrays, monkeypatch, tmp_path) as saved:
         assert set(saved) == set(arrays)
         for name, array in arrays.items():

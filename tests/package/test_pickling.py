@@ -153,9 +153,8 @@ ARRIVED = {"bytes": bytes, "writable": bytearray, "read-only": lambda raw: memor
 
 def test_what_arrives_is_shared_and_writable_where_its_memory_and_the_array_were(subtests):
     """As NumPy's is."""
-    for (kind, arrive), name, is_readonly in itertools.product(
-        ARRIVED.items(), ["float32", "bfloat16", "int4"], [False, True]
-    ):
+    names = ("float32", "bfloat16", "int4")
+    for (kind, arrive), name, is_readonly in itertools.product(ARRIVED.items(), names, (False, True)):
         with subtests.test(kind=kind, is_readonly=is_readonly, name=name):
             array = filled((4, 4), name)
             data, (buffer,) = out_of_band(array.as_readonly() if is_readonly else array)
@@ -254,10 +253,8 @@ def echoed(array):
 
 @pytest.mark.needs_no_sanitizer
 def test_arrays_go_to_spawned_processes_and_come_back():
-    arrays = [filled((3, 4), storage=storage) for storage in STORAGES] + [
-        filled((2, 2)).as_readonly(),
-        filled((2, 3)).T,
-    ]
+    arrays = [filled((3, 4), storage=storage) for storage in STORAGES]
+    arrays += [filled((2, 2)).as_readonly(), filled((2, 3)).T]
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         found = pool.map(echoed, arrays)
     for array, (facts, doubled) in zip(arrays, found, strict=True):
@@ -279,11 +276,10 @@ def test_a_cluster_of_two_workers_moves_arrays(tmp_path, monkeypatch):
     from distributed import Client, LocalCluster
 
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
+    local = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None, "host": "127.0.0.1"}
     with (
         dask.config.set({"temporary-directory": str(tmp_path), "distributed.worker.use-file-locking": False}),
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
-        ) as cluster,
+        LocalCluster(**local) as cluster,
         Client(cluster) as client,
     ):
         names = list(client.scheduler_info()["workers"])
