@@ -6,10 +6,11 @@ import math
 import operator
 import weakref
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from dlpack_structs import Producer, Tensor, table_of
+from dlpack_structs import Handing, Producer, Tensor, table_of
 
 import metal_dlpack as md
 
@@ -22,25 +23,8 @@ event = stream.record()
 NOWHERE, NEGATIVE = Producer(data=None), Producer(shape=(-1,))
 ELSEWHERE, TOO_HIGH = Producer(device=(0, 0)), Producer(data=2**64 - 64, shape=(17,))
 
+UNTYPED = SimpleNamespace(__array_interface__={"shape": (2,), "typestr": None, "data": (16, False)})
 TOO_LARGE = (MemoryError, ValueError, OverflowError)
-
-
-class Interface:
-    """An object with __array_interface__ alone."""
-
-    def __init__(self, **fields):
-        self.__array_interface__ = {"shape": (2,), "typestr": "<f4", "data": (16, False)} | fields
-
-
-class Capsules:
-    def __init__(self, capsule):
-        self.capsule = capsule
-
-    def __dlpack__(self, **_keywords):
-        return self.capsule
-
-    def __dlpack_device__(self):
-        return (1, 0)
 
 
 class Odd:
@@ -133,8 +117,8 @@ REFUSED = {
     "a lane of text": (lambda: md.zeros(3, "float32x4").fill((1, "x", 2, 3)), TypeError, "does not fit"),
     "a type that MLX has not": (lambda: md.dtype("mlx.core.nope"), TypeError, "not an element type"),
     "a target that takes none": (lambda: array.to(stream), TypeError, "neither a type with"),
-    "an interface of nothing": (lambda: md.shares_memory(Interface(typestr=None), array), TypeError, "typestr"),
-    "no capsule": (lambda: md.shares_memory(Capsules(3), array), TypeError, "int instead of a capsule"),
+    "an interface of nothing": (lambda: md.shares_memory(UNTYPED, array), TypeError, "typestr"),
+    "no capsule": (lambda: md.shares_memory(Handing(3), array), TypeError, "int instead of a capsule"),
     "memory past all addresses": (
         lambda: md.shares_memory(TOO_HIGH, array),
         BufferError,

@@ -148,6 +148,19 @@ class Producer:
         return self.capsule()
 
 
+class Handing:
+    """An object that hands out one capsule."""
+
+    def __init__(self, capsule, device=(1, 0)):
+        self.capsule, self.device = capsule, device
+
+    def __dlpack_device__(self):
+        return self.device
+
+    def __dlpack__(self, **_keywords):
+        return self.capsule
+
+
 # ---- the exchange API ----
 
 

@@ -130,11 +130,6 @@ def print_nowhere(call, *arguments):
         call(*arguments)
 
 
-def show_buffer(thing):
-    with memoryview(thing):
-        pass
-
-
 def wait_for(work):
     work()
     stream.synchronize()
@@ -208,20 +203,6 @@ def lose_an_encoder():
         softmetal.configure(fail=None)
 
 
-def time_kernel():
-    kernel.time(producer, (1, 2), n=4, threadgroup_memory={"room": 16})
-
-
-def hook():
-    md.register_sync(Producer, lambda x: None)
-    md.register_sync(Producer, None)
-
-
-def set_and_unset_limit():
-    md.set_memory_limit(1 << 40)
-    md.set_memory_limit(None)
-
-
 # ---- the C tables ----
 
 table = exchange_table.table_of(md.Array)
@@ -278,7 +259,7 @@ def api_access(thing, is_writing):
 CALLS = {
     # functions
     "empty_cache": [lambda: (md.zeros(3), md.empty_cache())],
-    "set_memory_limit": [set_and_unset_limit],
+    "set_memory_limit": [lambda: (md.set_memory_limit(1 << 40), md.set_memory_limit(None))],
     "empty": [lambda: md.empty(100), lambda: md.empty(100, storage="private")],
     "zeros": [lambda: md.zeros((3, 4)), lambda: md.zeros((3, 4), storage="managed")],
     "full": [lambda: md.full((3, 4), 2, "int16"), lambda: md.full(4, 2, storage="private")],
@@ -324,7 +305,7 @@ CALLS = {
     "explain": [lambda: md.explain(array), lambda: md.explain(producer), lambda: md.explain(odd, device="cpu")],
     "numpy_memory": [use_numpy_memory],
     "open": [lambda: md.open(file)],
-    "register_sync": [hook],
+    "register_sync": [lambda: (md.register_sync(Producer, print), md.register_sync(Producer, None))],
     "show": [lambda: print_nowhere(md.show, array, odd)],
     "softmetal.configure": [
         lambda: softmetal.configure(latency_us=None),
@@ -378,7 +359,7 @@ CALLS = {
     "Buffer.copy_from": [lambda: buffer.copy_from(memory)],
     "Buffer.copy_to": [lambda: buffer.copy_to(memory)],
     "Buffer.__reduce__": [lambda: refused(buffer.__reduce__, TypeError)],
-    "Buffer.__buffer__": [lambda: show_buffer(buffer)],
+    "Buffer.__buffer__": [lambda: memoryview(buffer).release()],
     # Array
     "Array.__new__": [lambda: refused(md.Array, TypeError, [1, 2])],
     "Array.__format__": [lambda: f"{one:.2f}", lambda: f"{one}"],
@@ -441,10 +422,10 @@ CALLS = {
     "Array.__deepcopy__": [lambda: array.__deepcopy__({})],
     "Array.to": [lambda: array.to(md.Array), lambda: array.to(library_of_tensors)],
     "Array.__reduce_ex__": [lambda: array.__reduce_ex__(5), lambda: array.T.__reduce_ex__(2)],
-    "Array.__buffer__": [lambda: show_buffer(array), lambda: show_buffer(managed)],
+    "Array.__buffer__": [lambda: memoryview(array).release(), lambda: memoryview(managed).release()],
     # HostView
     "HostView.__dlpack__": [lambda: array.host.__dlpack__(), lambda: array.host.__dlpack__(max_version=VERSIONED)],
-    "HostView.__buffer__": [lambda: show_buffer(array.host)],
+    "HostView.__buffer__": [lambda: memoryview(array.host).release()],
     # Stream
     "Stream.__new__": [lambda: md.Stream(label="a name")],
     "Stream.from_handle": [lambda: md.Stream.from_handle(stream.handle)],
@@ -484,7 +465,7 @@ CALLS = {
         *(functools.partial(refuse_launch, *given) for given in NOT_LAUNCHED),
         lambda: refused(kernel, TypeError, room, (1, 2)),
     ],
-    "Kernel.time": [time_kernel],
+    "Kernel.time": [lambda: kernel.time(producer, (1, 2), n=4, threadgroup_memory={"room": 16})],
     "Argument.__new__": [lambda: refused(md.Argument, TypeError)],
     # the exchange table
     "exchange.allocator": [allocate_a_tensor, refuse_to_allocate],

@@ -11,14 +11,14 @@ import itertools
 import sys
 from collections import Counter
 
-from dlpack_structs import IS_COPIED, READ_ONLY, capsule_name, kind_with_table, table_with
+from dlpack_structs import IS_COPIED, READ_ONLY, Handing, capsule_name, kind_with_table, table_with
 from objc_messages import foreign_buffer
 
 import metal_dlpack as md
 from hostile import tensors
 from hostile.cases import CPU, DELETED, METAL, REFUSED, TAKEN, cases
 from hostile.faults import PATTERN, ROOM, bytes_of
-from hostile.tensors import FAULTING, Handing, Tensor
+from hostile.tensors import FAULTING, Tensor
 from metal_dlpack import softmetal
 from metal_dlpack.conformance import exchange_table
 
