@@ -43,8 +43,9 @@ view_through_buffer(const char *function, PyObject *op)
 PyObject *
 array_numpy_as_integers(PyObject *op, DLDataType dtype)
 {
-    return PyObject_CallMethod(op, "view", "N",
-                               PyUnicode_FromFormat("uint%d", (int)dtype_itemsize(dtype) * 8));
+    char name[8]; /* "uint64" is the longest */
+    PyOS_snprintf(name, sizeof name, "uint%d", (int)dtype_itemsize(dtype) * 8);
+    return PyObject_CallMethod(op, "view", "s", name);
 }
 
 /* Items that the buffer protocol cannot name go to NumPy as integers. */

@@ -188,9 +188,17 @@ array_over(PyObject *buffer, int ndim, const int64_t *shape, const int64_t *stri
         convert_layout(state, ndim, shape, strides, converted, &layout) < 0) {
         return NULL;
     }
-    return PyObject_CallMethod(buffer, "array", "NNL",
-                               layout_object_new(state->layout_type, &layout),
-                               dtype_type_from_dl(state, converted), (long long)byte_offset);
+    /* PyObject_CallMethod with "N" leaks its arguments if it cannot look the method up. */
+    PyObject *result = NULL;
+    PyObject *args[] = {layout_object_new(state->layout_type, &layout),
+                        dtype_type_from_dl(state, converted), PyLong_FromLongLong(byte_offset)};
+    if (args[0] != NULL && args[1] != NULL && args[2] != NULL) {
+        result = array_from_buffer(buffer, args, 3, NULL);
+    }
+    Py_XDECREF(args[2]);
+    Py_XDECREF(args[1]);
+    Py_XDECREF(args[0]);
+    return result;
 }
 
 /* ---- DLPack ---- */
