@@ -172,71 +172,6 @@ array_hash(PyObject *op)
  * the type would lose the interpreter's fast method calls, a.__dlpack__() among them; so the names
  * are getters, which cost nothing until one is read. */
 
-/* X(name): what NumPy and torch compute by methods of one name. */
-#define ARRAY_MATHS_LIST(X) \
-    X("all") \
-    X("any") \
-    X("argmax") \
-    X("argmin") \
-    X("argsort") \
-    X("clip") \
-    X("cumprod") \
-    X("cumsum") \
-    X("diagonal") \
-    X("dot") \
-    X("max") \
-    X("mean") \
-    X("min") \
-    X("nonzero") \
-    X("prod") \
-    X("repeat") \
-    X("round") \
-    X("sort") \
-    X("std") \
-    X("sum") \
-    X("take") \
-    X("trace") \
-    X("var")
-
-/* X(name, what to write instead) */
-#define ARRAY_ABSENT_LIST(X) \
-    X("abs", "abs(np.asarray(a)), or a.to(torch.Tensor).abs()") \
-    X("bfloat16", "a.astype('bfloat16')") \
-    X("bool", "a.astype('bool')") \
-    X("byte", "a.astype('uint8')") \
-    X("clone", "a.copy()") \
-    X("contiguous", "a.copy(), which is contiguous") \
-    X("copy_", "a.copy_from(src), or a[...] = src, which converts") \
-    X("cpu", "np.asarray(a) or a.host, the same memory on the CPU") \
-    X("cuda", "a.to(torch); an Array lies on Metal") \
-    X("data", "memoryview(a), or a.buffer.address") \
-    X("data_ptr", \
-      "a.buffer.handle for the MTLBuffer and a.byte_offset in it, or a.buffer.address") \
-    X("detach", "a itself; an Array has no gradients") \
-    X("dim", "a.ndim") \
-    X("double", "a.astype('float64')") \
-    X("element_size", "a.itemsize") \
-    X("expand", "a.broadcast_to(shape)") \
-    X("fill_", "a.fill(value)") \
-    X("flat", "a.reshape(-1)") \
-    X("float", "a.astype('float32')") \
-    X("half", "a.astype('float16')") \
-    X("int", "a.astype('int32')") \
-    X("is_contiguous", "a.layout.is_contiguous_c") \
-    X("long", "a.astype('int64')") \
-    X("matmul", "np.asarray(a) @ b, or a.to(torch.Tensor) @ b") \
-    X("moveaxis", "a.permute(axes)") \
-    X("mps", "a.to(torch.Tensor); an Array lies on Metal already") \
-    X("numel", "a.size") \
-    X("numpy", "np.asarray(a), which shares the memory") \
-    X("ravel", "a.reshape(-1)") \
-    X("swapaxes", "a.permute(axes), or a.mT for the last two") \
-    X("tobytes", "bytes(memoryview(a).cast('B')), or np.asarray(a).tobytes()") \
-    X("transpose", "a.permute(axes) or a.T") \
-    X("type", "a.astype(dtype), or a.dtype") \
-    X("unsqueeze", "a.expand_dims(axis)") \
-    X("zero_", "a.fill(0)")
-
 static PyObject *
 absent_get(PyObject *Py_UNUSED(op), void *text)
 {
@@ -251,17 +186,78 @@ absent_set(PyObject *op, PyObject *Py_UNUSED(value), void *text)
     return -1;
 }
 
-#define MATHS_ROW(name) \
+/* What NumPy and torch compute by methods of one name. */
+#define MATHS(name) \
     {name, absent_get, absent_set, NULL, \
      (void *)("'" name "': it does no arithmetic; call np.asarray(a)." name \
-              "() or a.to(torch.Tensor)." name "(), which share its memory")},
-#define ABSENT_ROW(name, instead) \
-    {name, absent_get, absent_set, NULL, (void *)("'" name "'; write " instead)},
+              "() or a.to(torch.Tensor)." name "(), which share its memory")}
+#define ABSENT(name, instead) \
+    {name, absent_get, absent_set, NULL, (void *)("'" name "'; write " instead)}
+
 static PyGetSetDef absent_getset[] = {
-    ARRAY_MATHS_LIST(MATHS_ROW) ARRAY_ABSENT_LIST(ABSENT_ROW) MD_LAST_FACT,
+    MATHS("all"),
+    MATHS("any"),
+    MATHS("argmax"),
+    MATHS("argmin"),
+    MATHS("argsort"),
+    MATHS("clip"),
+    MATHS("cumprod"),
+    MATHS("cumsum"),
+    MATHS("diagonal"),
+    MATHS("dot"),
+    MATHS("max"),
+    MATHS("mean"),
+    MATHS("min"),
+    MATHS("nonzero"),
+    MATHS("prod"),
+    MATHS("repeat"),
+    MATHS("round"),
+    MATHS("sort"),
+    MATHS("std"),
+    MATHS("sum"),
+    MATHS("take"),
+    MATHS("trace"),
+    MATHS("var"),
+    ABSENT("abs", "abs(np.asarray(a)), or a.to(torch.Tensor).abs()"),
+    ABSENT("bfloat16", "a.astype('bfloat16')"),
+    ABSENT("bool", "a.astype('bool')"),
+    ABSENT("byte", "a.astype('uint8')"),
+    ABSENT("clone", "a.copy()"),
+    ABSENT("contiguous", "a.copy(), which is contiguous"),
+    ABSENT("copy_", "a.copy_from(src), or a[...] = src, which converts"),
+    ABSENT("cpu", "np.asarray(a) or a.host, the same memory on the CPU"),
+    ABSENT("cuda", "a.to(torch); an Array lies on Metal"),
+    ABSENT("data", "memoryview(a), or a.buffer.address"),
+    ABSENT("data_ptr",
+           "a.buffer.handle for the MTLBuffer and a.byte_offset in it, or a.buffer.address"),
+    ABSENT("detach", "a itself; an Array has no gradients"),
+    ABSENT("dim", "a.ndim"),
+    ABSENT("double", "a.astype('float64')"),
+    ABSENT("element_size", "a.itemsize"),
+    ABSENT("expand", "a.broadcast_to(shape)"),
+    ABSENT("fill_", "a.fill(value)"),
+    ABSENT("flat", "a.reshape(-1)"),
+    ABSENT("float", "a.astype('float32')"),
+    ABSENT("half", "a.astype('float16')"),
+    ABSENT("int", "a.astype('int32')"),
+    ABSENT("is_contiguous", "a.layout.is_contiguous_c"),
+    ABSENT("long", "a.astype('int64')"),
+    ABSENT("matmul", "np.asarray(a) @ b, or a.to(torch.Tensor) @ b"),
+    ABSENT("moveaxis", "a.permute(axes)"),
+    ABSENT("mps", "a.to(torch.Tensor); an Array lies on Metal already"),
+    ABSENT("numel", "a.size"),
+    ABSENT("numpy", "np.asarray(a), which shares the memory"),
+    ABSENT("ravel", "a.reshape(-1)"),
+    ABSENT("swapaxes", "a.permute(axes), or a.mT for the last two"),
+    ABSENT("tobytes", "bytes(memoryview(a).cast('B')), or np.asarray(a).tobytes()"),
+    ABSENT("transpose", "a.permute(axes) or a.T"),
+    ABSENT("type", "a.astype(dtype), or a.dtype"),
+    ABSENT("unsqueeze", "a.expand_dims(axis)"),
+    ABSENT("zero_", "a.fill(0)"),
+    MD_LAST_FACT,
 };
-#undef MATHS_ROW
-#undef ABSENT_ROW
+#undef MATHS
+#undef ABSENT
 
 static PyType_Slot absent_slots[] = {
     {Py_tp_getset, absent_getset},

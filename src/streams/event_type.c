@@ -19,16 +19,7 @@
 PyObject *
 event_new_object(md_state *state)
 {
-    EventObject *self = PyObject_GC_New(EventObject, state->event_type);
-    if (self == NULL) {
-        return NULL;
-    }
-    self->stream = NULL;
-    self->event = NULL;
-    self->value = 0;
-    self->weakrefs = NULL;
-    PyObject_GC_Track(self);
-    return (PyObject *)self;
+    return state->event_type->tp_alloc(state->event_type, 0); /* all in it is 0 */
 }
 
 void
@@ -279,9 +270,7 @@ static void
 event_dealloc(PyObject *op)
 {
     PyObject_GC_UnTrack(op);
-    if (event_cast(op)->weakrefs != NULL) {
-        PyObject_ClearWeakRefs(op);
-    }
+    PyObject_ClearWeakRefs(op);
     bridge_event_release(event_cast(op)->event);
     stream_release(event_cast(op)->stream);
     state_free_object(op);

@@ -19,15 +19,13 @@
 PyObject *
 stream_wrap(md_state *state, metal_stream *stream)
 {
-    StreamObject *self = PyObject_GC_New(StreamObject, state->stream_type);
-    if (self == NULL) {
+    PyObject *op = state->stream_type->tp_alloc(state->stream_type, 0);
+    if (op == NULL) {
         stream_release(stream);
         return NULL;
     }
-    self->stream = stream;
-    self->weakrefs = NULL;
-    PyObject_GC_Track(self);
-    return (PyObject *)self;
+    ((StreamObject *)op)->stream = stream;
+    return op;
 }
 
 /* ---- waiting ---- */

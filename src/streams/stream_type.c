@@ -267,9 +267,7 @@ static void
 stream_dealloc(PyObject *op)
 {
     PyObject_GC_UnTrack(op);
-    if (((StreamObject *)op)->weakrefs != NULL) {
-        PyObject_ClearWeakRefs(op);
-    }
+    PyObject_ClearWeakRefs(op);
     stream_release(stream_cast(op));
     state_free_object(op);
 }
