@@ -268,6 +268,15 @@ def test_quantised_matrix_times_vectors(kind, groups, group):
     assert (error < 2e-6 * (np.abs(vectors) @ np.abs(matrix).T)).all()
 
 
+def run_product(kind, a, b, to, *layouts, ne0, ne1, **more):
+    args = struct("mul_mm", *layouts, ne0=ne0, ne1=ne1, r2=1, r3=1, **more)
+    is_edge = {"FC_mul_mm_bc_inp": args["ne00"] % 32 != 0, "FC_mul_mm_bc_out": ne0 % 64 != 0 or ne1 % 32 != 0}
+    constants = {**is_edge, "FC_mul_mm_ne12": 1, "FC_mul_mm_r2": 1, "FC_mul_mm_r3": 1}
+    kernel = ggml("mul_mm.metal", f"kernel_mul_mm_{kind}_f32", **constants)
+    groups = -(-ne1 // 32), -(-ne0 // 64), 1
+    kernel(args, a, b, to, groups=groups, group=(128, 1, 1), threadgroup_memory={"shmem": 8192})
+
+
 UNALIGNED = "llama.cpp writes float4 at multiples of 8 bytes where m is 70: a GPU does, what clang compiles faults"
 
 
@@ -285,12 +294,7 @@ def test_a_product_of_matrices(kind, dtype, m, n, k):
     """simdgroup_matrix over tiles in threadgroup memory that the launch gives."""
     a, b = random().integers(-4, 5, (m, k)).astype(dtype), random(1).integers(-4, 5, (n, k)).astype("f4")
     out, to = empty((n, m))
-    args = struct("mul_mm", layout(a, "0"), layout(b, "1"), ne0=m, ne1=n, r2=1, r3=1)
-    is_edge = {"FC_mul_mm_bc_inp": k % 32 != 0, "FC_mul_mm_bc_out": m % 64 != 0 or n % 32 != 0}
-    constants = {**is_edge, "FC_mul_mm_ne12": 1, "FC_mul_mm_r2": 1, "FC_mul_mm_r3": 1}
-    kernel = ggml("mul_mm.metal", f"kernel_mul_mm_{kind}_f32", **constants)
-    groups = -(-n // 32), -(-m // 64), 1
-    kernel(args, on_metal(a), on_metal(b), to, groups=groups, group=(128, 1, 1), threadgroup_memory={"shmem": 8192})
+    run_product(kind, on_metal(a), on_metal(b), to, layout(a, "0"), layout(b, "1"), ne0=m, ne1=n)
     np.testing.assert_array_equal(np.asarray(out), b @ a.T.astype("f4"))
 
 
@@ -299,13 +303,7 @@ def test_a_product_with_a_quantised_matrix():
     b = random(1).standard_normal((32, 128), dtype="float32")
     out, to = empty((32, 64))
     nb = {"nb01": packed.shape[1], "nb02": packed.nbytes, "nb03": packed.nbytes}
-    args = struct("mul_mm", layout(b, "1"), ne00=128, ne02=1, ne0=64, ne1=32, r2=1, r3=1, **nb)
-    constants = {"FC_mul_mm_ne12": 1, "FC_mul_mm_r2": 1, "FC_mul_mm_r3": 1}
-    constants |= {"FC_mul_mm_bc_inp": False, "FC_mul_mm_bc_out": False}
-    kernel = ggml("mul_mm.metal", "kernel_mul_mm_q4_0_f32", **constants)
-    kernel(
-        args, on_metal(packed), on_metal(b), to, groups=(1, 1, 1), group=(128, 1, 1), threadgroup_memory={"shmem": 8192}
-    )
+    run_product("q4_0", on_metal(packed), on_metal(b), to, layout(b, "1"), ne0=64, ne1=32, ne00=128, ne02=1, **nb)
     # Both sides are rounded to half before the product.
     exact = b.astype("f2").astype("f8") @ matrix.astype("f2").astype("f8").T
     np.testing.assert_allclose(np.asarray(out), exact, atol=2e-6 * (np.abs(b) @ np.abs(matrix).T).max())

@@ -27,22 +27,6 @@ def test_saxpy_in_place(saxpy):
     np.testing.assert_array_equal(np.asarray(result), np.float32(1.5) * x + y)
 
 
-@kernels.case("""kernel void dots(device const char4 *x, device const char4 *y, device int *out, constant uint &n,
-                 uint row [[thread_position_in_grid]]) {
-    int sum = 0;
-    for (uint i = 0; i < n; i++) {
-        char4 a = x[row * n + i], b = y[row * n + i];
-        sum += int(a.x) * b.x + int(a.y) * b.y + int(a.z) * b.z + int(a.w) * b.w;
-    }
-    out[row] = sum;
-}""")
-def test_integers_of_8_bits_give_a_dot_product(dots):
-    x, y = random().integers(-128, 128, (2, 37, 64), dtype="int8")
-    out = md.zeros(37, dtype="int32")
-    dots(on_metal(x), on_metal(y), out, 16, threads=37)
-    np.testing.assert_array_equal(np.asarray(out), (x.astype("int32") * y).sum(axis=1))
-
-
 # ---- what a kernel is given ----
 
 
