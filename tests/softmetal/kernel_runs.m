@@ -191,32 +191,7 @@ CASE(a_barrier_waits_for_the_threads_that_have_not_returned)
     }
 }
 
-/* ---- SIMD-groups ---- */
-
-static void
-check_divergence(const unsigned *out, int lane)
-{
-    unsigned in_loop = 0;
-    for (int round = 0; round <= lane; round++) {
-        in_loop += (unsigned)(32 - round); /* the lanes that are still there */
-    }
-    CHECK(out[0] == (lane % 2 == 0 ? 0x55555555 : 0xaaaaaaaa));
-    CHECK(out[1] == (lane % 2 == 0 ? 240 : 256));
-    CHECK(out[2] == 0xffffffff);
-    CHECK(out[3] == in_loop);
-}
-
-CASE(lanes_that_part_meet_again_where_their_ways_join)
-{
-    EACH_SEED
-    {
-        unsigned out[64][4] = {{0}};
-        run_line("diverge", 64, 64, out);
-        for (int i = 0; i < 64; i++) {
-            check_divergence(out[i], i % 32);
-        }
-    }
-}
+/* ---- SIMD-groups: how lanes meet, tests/msl/test_shim_simdgroups.py ---- */
 
 CASE(what_a_lane_gives_is_good_until_its_next_call)
 {

@@ -26,19 +26,4 @@ place_in_grid(const soft_thread *thread)
     return at[0] + (soft_u64)grid[0] * (at[1] + (soft_u64)grid[1] * at[2]);
 }
 
-/* The SIMD-group gives `value`: who met, and the sum of what they gave. */
-static inline soft_u32
-meet(soft_u32 value, soft_u32 site, soft_u32 *sum)
-{
-    const soft_u8 *values;
-    soft_u32 lanes = RUNTIME->simd_exchange(&value, sizeof value, &values, SITE(site));
-    *sum = 0;
-    for (int lane = 0; lane < SOFT_SIMD_WIDTH; lane++) {
-        if (lanes >> lane & 1) {
-            *sum += *(const soft_u32 *)(const void *)(values + lane * SOFT_SIMD_SLOT);
-        }
-    }
-    return lanes;
-}
-
 #endif /* IMAGE_H */
