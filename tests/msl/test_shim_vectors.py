@@ -67,8 +67,10 @@ def test_each_swizzle_without_repetition_can_be_written(shim, packed):
                 written = f"int{length}({values})" if length > 1 else values
                 row = [1, 2, 3, 4]
                 for k, place in enumerate(letters):
-                    row[place] = 11 + k
-                text = f"{packed}int4 v(1, 2, 3, 4); v.{name} = {written}; v.{name} += 1; return v;"
+                    row[place] = 110 + k
+                # both writes are seen: two that exchange components would undo each other
+                text = f"{packed}int4 v(1, 2, 3, 4); v.{name} = {written}; int4 first = v; v.{name} += 1; "
+                text += "return first + 100 * (int4(v) - first);"
                 exact[f"int4([&] {{ {text} }}())"] = [row]
     shim.check_values(exact, "int4", (np.int32, 4), x=("int", ONE))
 

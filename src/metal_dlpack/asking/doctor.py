@@ -112,16 +112,13 @@ def ask_together(probes: list[Probe], tell: Callable[[Probe], None]) -> Iterator
     while pending:
         with Child(__name__, *pending) as child:
             while pending:
-                tell(next(iter(pending.values())))
-                answer = child.answer() or no_answer(next(iter(pending)), child)
+                name, probe = next(iter(pending.items()))
+                tell(probe)
+                answer = child.answer() or [name, "cannot", f"{child.end}: {child.last_words()}".removesuffix(": ")]
                 if pending.pop(answer[0], None) is not None:
                     yield answer[0], answer[1], answer[2]
                 if child.end:
                     break
-
-
-def no_answer(name: str, child: Child) -> list[str]:
-    return [name, "cannot", f"{child.end}: {child.last_words()}".removesuffix(": ")]
 
 
 # ---- the table ----
