@@ -69,26 +69,20 @@ cut(int64_t extent, int index, int nparts, int64_t unit)
     return share / unit * unit;
 }
 
-/* Part `index` of `nparts`; its extent may be 0. */
-static void
+/* Part `index` of `nparts`, of an axis or, where that is -1, of the run: its extent, which may be 0. */
+static int64_t
 take_part(const copy_plan *plan, int axis, int index, int nparts, copy_plan *part)
 {
+    bool is_run = axis < 0;
+    copy_axis whole = is_run ? (copy_axis){plan->run, 1, 1} : plan->axes[axis];
+    int64_t unit = is_run ? PAGE_NBYTES : 1;
+    int64_t first = cut(whole.extent, index, nparts, unit);
+    int64_t extent = cut(whole.extent, index + 1, nparts, unit) - first;
     *part = *plan;
-    copy_axis whole = plan->axes[axis];
-    int64_t first = cut(whole.extent, index, nparts, 1);
-    part->axes[axis].extent = cut(whole.extent, index + 1, nparts, 1) - first;
+    *(is_run ? &part->run : &part->axes[axis].extent) = extent;
     part->dst += first * whole.dst_step;
     part->src += first * whole.src_step;
-}
-
-static void
-take_part_of_run(const copy_plan *plan, int index, int nparts, copy_plan *part)
-{
-    int64_t first = cut(plan->run, index, nparts, PAGE_NBYTES);
-    part->naxes = 0;
-    part->run = cut(plan->run, index + 1, nparts, PAGE_NBYTES) - first;
-    part->dst = plan->dst + first;
-    part->src = plan->src + first;
+    return extent;
 }
 
 /* ---- running them ---- */
@@ -129,14 +123,7 @@ run_parts(const copy_plan *plan, int nparts)
     work works[COPY_MAX_THREADS];
     int axis = plan->naxes == 0 ? -1 : choose_axis(plan, nparts);
     for (int i = 0; i < nparts; i++) {
-        copy_plan *part = &works[i].plan;
-        if (axis < 0) {
-            take_part_of_run(plan, i, nparts, part);
-        }
-        else {
-            take_part(plan, axis, i, nparts, part);
-        }
-        works[i].extent = axis < 0 ? part->run : part->axes[axis].extent;
+        works[i].extent = take_part(plan, axis, i, nparts, &works[i].plan);
         works[i].is_started = false;
     }
     start_helpers(works, nparts);
