@@ -87,35 +87,19 @@ bridge_in_pool(void (*work)(void *context), void *context)
 
 /* ---- handles as objects ---- */
 
-static id<MTLDevice>
-device_object(bridge_device *device)
-{
-    return (id<MTLDevice>)(void *)device;
-}
+#define DEFINE_OBJECT(name, protocol) \
+    static id<protocol> name##_object(bridge_##name *handle) \
+    { \
+        return (id<protocol>)(void *)handle; \
+    }
 
-static id<MTLBuffer>
-buffer_object(bridge_buffer *buffer)
-{
-    return (id<MTLBuffer>)(void *)buffer;
-}
-
-static id<MTLCommandQueue>
-queue_object(bridge_queue *queue)
-{
-    return (id<MTLCommandQueue>)(void *)queue;
-}
-
-static id<MTLSharedEvent>
-event_object(bridge_event *event)
-{
-    return (id<MTLSharedEvent>)(void *)event;
-}
-
-static id<MTLCommandBuffer>
-commands_object(bridge_commands *commands)
-{
-    return (id<MTLCommandBuffer>)(void *)commands;
-}
+DEFINE_OBJECT(device, MTLDevice)
+DEFINE_OBJECT(buffer, MTLBuffer)
+DEFINE_OBJECT(queue, MTLCommandQueue)
+DEFINE_OBJECT(event, MTLSharedEvent)
+DEFINE_OBJECT(commands, MTLCommandBuffer)
+DEFINE_OBJECT(library, MTLLibrary)
+DEFINE_OBJECT(kernel, MTLComputePipelineState)
 
 /* A label, a queue, an event: whatever is let go may autorelease, and is Metal's to free. */
 static void
@@ -856,36 +840,7 @@ bridge_encode_fill(bridge_commands *commands, bridge_buffer *buffer, size_t offs
     return encoder == nil ? BRIDGE_NO_COMMAND : BRIDGE_OK;
 }
 
-static void
-note_error(NSError *failure, bridge_error *error)
-{
-    error->code = failure == nil ? 0 : [failure code];
-    copy_text([failure localizedDescription], error->text, sizeof error->text);
-}
-
-static bridge_status
-check_completed(id<MTLCommandBuffer> commands, bridge_error *error)
-{
-    if ([commands status] == MTLCommandBufferStatusCompleted) {
-        return BRIDGE_OK;
-    }
-    note_error([commands error], error);
-    return BRIDGE_COMMAND_FAILED;
-}
-
 /* ---- kernels ---- */
-
-static id<MTLLibrary>
-library_object(bridge_library *library)
-{
-    return (id<MTLLibrary>)(void *)library;
-}
-
-static id<MTLComputePipelineState>
-kernel_object(bridge_kernel *kernel)
-{
-    return (id<MTLComputePipelineState>)(void *)kernel;
-}
 
 /* Metal's words, and whether they are about the source. */
 static bridge_status
@@ -1297,9 +1252,12 @@ run_completed(completion_block *self, id<MTLCommandBuffer> commands)
 {
     IN_POOL;
     bridge_error error;
-    bridge_error_clear(&error);
-    bridge_status status = check_completed(commands, &error);
-    self->completed(self->context, (bridge_commands *)(void *)commands, status, &error);
+    bool is_done = [commands status] == MTLCommandBufferStatusCompleted;
+    NSError *failure = is_done ? nil : [commands error];
+    error.code = failure == nil ? 0 : [failure code];
+    copy_text([failure localizedDescription], error.text, sizeof error.text);
+    self->completed(self->context, (bridge_commands *)(void *)commands,
+                    is_done ? BRIDGE_OK : BRIDGE_COMMAND_FAILED, &error);
 }
 
 double

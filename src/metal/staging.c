@@ -74,7 +74,8 @@ staging_open(staged_range *range, bool is_read, bridge_error *error)
         status = move_bytes(range, true, error);
     }
     if (status != BRIDGE_OK) {
-        staging_close(range);
+        storage_release(range->stage);
+        range->stage = NULL;
     }
     return status;
 }
@@ -90,13 +91,6 @@ staging_flush_items(const staged_range *range, const strided_layout *layout,
                     int64_t offset_bytes, bridge_error *error)
 {
     return move_items(range, layout, offset_bytes, false, error);
-}
-
-void
-staging_close(staged_range *range)
-{
-    storage_release(range->stage);
-    range->stage = NULL;
 }
 
 /* ---- bytes in and out ---- */
@@ -144,7 +138,7 @@ move_range(metal_storage *storage, size_t offset_bytes, size_t nbytes, const tra
         move(range.stage->address, nbytes, what);
         status = is_read ? BRIDGE_OK : staging_flush(&range, error);
     }
-    staging_close(&range);
+    storage_release(range.stage);
     return status;
 }
 

@@ -36,7 +36,6 @@ bridge_status staging_flush(const staged_range *range, bridge_error *error);
  * `offset_bytes` of the storage. */
 bridge_status staging_flush_items(const staged_range *range, const strided_layout *layout,
                                   int64_t offset_bytes, bridge_error *error);
-void staging_close(staged_range *range); /* releases the stage; NULL is allowed */
 
 /* ---- bytes in and out of a storage, whatever its mode ---- */
 

@@ -23,7 +23,7 @@ typedef struct metal_stream {
     const device_record *device; /* borrowed for ever */
     bridge_queue *queue;         /* owned (+1) */
     bridge_event *event;         /* owned (+1) */
-    uint64_t submitted;          /* behind tracking_lock */
+    uint64_t submitted;          /* behind LOCK_TRACKING */
     uint64_t waiting;            /* the last piece that begins with a wait; behind it too */
     uint64_t completed;          /* atomic */
     bool has_failed;             /* atomic: `failure` was not reported yet */

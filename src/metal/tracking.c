@@ -24,18 +24,6 @@ uint32_t tracking_count;
 
 static record *slots[SLOTS]; /* behind the lock */
 
-void
-tracking_lock(void)
-{
-    lock_take(LOCK_TRACKING);
-}
-
-void
-tracking_unlock(void)
-{
-    lock_drop(LOCK_TRACKING);
-}
-
 /* In a forked child work in flight never finishes: forget it all, or reading memory would
  * wait. */
 static void
@@ -119,7 +107,7 @@ tracking_copy_marks(const bridge_buffer *buffer, bool is_for_writing,
     if (tracking_is_quiet() || buffer == NULL) {
         return 0;
     }
-    tracking_lock();
+    lock_take(LOCK_TRACKING);
     WATCH_LOOK_UP(buffer);
     record **link = link_of(buffer);
     if (*link != NULL) {
@@ -135,7 +123,7 @@ tracking_copy_marks(const bridge_buffer *buffer, bool is_for_writing,
     if (*link != NULL) {
         drop_if_finished(link);
     }
-    tracking_unlock();
+    lock_drop(LOCK_TRACKING);
     return count;
 }
 
@@ -170,7 +158,7 @@ tracking_take_failure(metal_stream *stream, bridge_error *error)
     if (!stream_take_failure(stream, error)) {
         return false;
     }
-    tracking_lock();
+    lock_take(LOCK_TRACKING);
     for (int i = 0; i < SLOTS; i++) {
         for (record **link = &slots[i]; *link != NULL;) {
             record *found = *link;
@@ -185,7 +173,7 @@ tracking_take_failure(metal_stream *stream, bridge_error *error)
             }
         }
     }
-    tracking_unlock();
+    lock_drop(LOCK_TRACKING);
     return true;
 }
 
@@ -195,14 +183,14 @@ tracking_forget(const bridge_buffer *buffer)
     if (tracking_is_quiet() || buffer == NULL) {
         return;
     }
-    tracking_lock();
+    lock_take(LOCK_TRACKING);
     record **link = link_of(buffer);
     /* else another storage over the buffer is in use */
     if (*link != NULL && (*link)->held == 0) {
         (*link)->is_forgotten = true;
         drop_if_finished(link);
     }
-    tracking_unlock();
+    lock_drop(LOCK_TRACKING);
 }
 
 /* ---- for work.c ---- */
@@ -308,12 +296,12 @@ tracking_begin_locked(const bridge_buffer *buffer, bool is_written, metal_stream
 void
 tracking_let_go(const bridge_buffer *buffer)
 {
-    tracking_lock();
+    lock_take(LOCK_TRACKING);
     record *found = *link_of(buffer);
     if (found != NULL) { /* NULL: forgotten in a forked child */
         found->held--;
     }
-    tracking_unlock();
+    lock_drop(LOCK_TRACKING);
 }
 
 static bool
@@ -325,11 +313,11 @@ is_finished(stream_mark mark, const metal_stream *stream, uint64_t value)
 void
 tracking_end(const bridge_buffer *buffer, metal_stream *stream, uint64_t value, bool has_failed)
 {
-    tracking_lock();
+    lock_take(LOCK_TRACKING);
     record **link = link_of(buffer);
     record *found = *link;
     if (found == NULL) { /* unreached: forgotten in a forked child */
-        tracking_unlock();
+        lock_drop(LOCK_TRACKING);
         return;
     }
     found->in_flight--;
@@ -348,5 +336,5 @@ tracking_end(const bridge_buffer *buffer, metal_stream *stream, uint64_t value, 
         found->failed = stream;
     }
     drop_if_finished(link);
-    tracking_unlock();
+    lock_drop(LOCK_TRACKING);
 }

@@ -52,10 +52,8 @@ bool tracking_take_failure(metal_stream *stream, bridge_error *error);
 /* The buffer is about to go back to the pool or to Metal. */
 void tracking_forget(const bridge_buffer *buffer);
 
-/* ---- for work.c ---- */
+/* ---- for work.c, which holds LOCK_TRACKING round those named `_locked` ---- */
 
-void tracking_lock(void);
-void tracking_unlock(void);
 /* The marks that work on `stream` must wait for before it uses the buffer; borrowed until the
  * lock is dropped.  `is_in_order`: the queue itself orders work of the same stream, so its
  * marks are left out. */

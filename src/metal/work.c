@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "metal/locks.h"
 #include "metal/tracking.h"
 
 /* One piece, from its submission to its clean-up. */
@@ -227,9 +228,9 @@ submit(metal_stream *stream, const piece_plan *plan, uint64_t *value)
         return status;
     }
     *work = (piece){.stream = stream, .time = plan->time, .count = plan->count};
-    tracking_lock();
+    lock_take(LOCK_TRACKING);
     bridge_status status = encode_and_commit_locked(commands, work, plan, value);
-    tracking_unlock();
+    lock_drop(LOCK_TRACKING);
     if (status != BRIDGE_OK) {
         bridge_commands_release(commands);
         free(work);
@@ -308,9 +309,9 @@ work_mark(metal_stream *stream, uint64_t *value)
 uint64_t
 work_count_submitted(const metal_stream *stream)
 {
-    tracking_lock();
+    lock_take(LOCK_TRACKING);
     uint64_t submitted = stream->submitted;
-    tracking_unlock();
+    lock_drop(LOCK_TRACKING);
     return submitted;
 }
 
@@ -394,11 +395,11 @@ work_mark_storage(metal_stream *stream, metal_storage *storage, stream_mark *out
     stream_mark marks[TRACKING_MARKS];
     int count = 0;
     if (storage->handle != NULL && !tracking_is_quiet()) {
-        tracking_lock();
+        lock_take(LOCK_TRACKING);
         count = tracking_list_locked(storage->handle, true, NULL, false, marks);
         *out = count == 1 ? marks[0] : (stream_mark){.stream = stream};
         stream_retain(out->stream); /* under the lock: the mark is only borrowed there */
-        tracking_unlock();
+        lock_drop(LOCK_TRACKING);
     }
     else {
         *out = (stream_mark){.stream = stream};
@@ -422,10 +423,10 @@ work_wait_storage(metal_stream *stream, metal_storage *storage)
         return BRIDGE_OK;
     }
     /* Whoever uses the stream may write: the wait counts as a write. */
-    tracking_lock();
+    lock_take(LOCK_TRACKING);
     stream_mark marks[TRACKING_MARKS];
     int count = tracking_list_locked(storage->handle, true, stream, true, marks);
-    tracking_unlock();
+    lock_drop(LOCK_TRACKING);
     if (count == 0) {
         return BRIDGE_OK;
     }
