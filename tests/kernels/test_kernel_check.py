@@ -334,6 +334,37 @@ def test_handlers_of_signals_are_given_back(reports_of):
         signal.signal(signal.SIGURG, previous)
 
 
+@pytest.mark.skipif(
+    SANITIZER == "thread", reason="ThreadSanitizer holds a signal back until the next call of the C library"
+)
+def test_a_signal_of_the_programs_stops_no_kernel(reports_of):
+    """The guard's timer sends SIGURG; before the time is up, one that comes is somebody else's, and handed on."""
+    import ctypes
+    import os
+    import signal
+    import threading
+
+    seen, is_over = [], threading.Event()
+    source = source_of("for (uint k = 0; k < 20000; k++)\n  b[i] += 1;")
+    assert reports_of(source) is None  # it is compiled now
+
+    def send_to_each_thread():
+        while not is_over.wait(0.001):
+            for thread in os.listdir("/proc/self/task"):
+                ctypes.CDLL(None).tgkill(os.getpid(), int(thread), signal.SIGURG)
+
+    previous = signal.signal(signal.SIGURG, lambda *_: seen.append(1))
+    sender = threading.Thread(target=send_to_each_thread)
+    sender.start()
+    try:
+        assert reports_of(source) is None
+    finally:
+        is_over.set()
+        sender.join()
+        signal.signal(signal.SIGURG, previous)
+    assert seen
+
+
 # ---- texts ----
 
 
