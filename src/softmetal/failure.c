@@ -112,23 +112,18 @@ parse_rule(const char **text, struct rule *rule)
 static bool
 parse_rules(const char *text, struct rule_set *set)
 {
-    set->count = 0;
-    if (*text == '\0') {
-        return true;
-    }
-    for (;;) {
+    for (set->count = 0; *text != '\0'; set->count++) {
         if (set->count == MOST_RULES || !parse_rule(&text, &set->rules[set->count])) {
             return false;
         }
-        set->count += 1;
-        if (*text == '\0') {
-            return true;
+        if (*text == ',' && text[1] != '\0') {
+            text += 1;
         }
-        if (*text != ',') {
+        else if (*text != '\0') {
             return false;
         }
-        text += 1;
     }
+    return true;
 }
 
 bool

@@ -32,7 +32,6 @@ typedef unsigned long NSUInteger;
 - (BOOL)isEqual:(id)object;
 @property(readonly) NSUInteger hash;
 - (Class)class;
-- (instancetype)self;
 - (BOOL)isKindOfClass:(Class)aClass;
 - (BOOL)conformsToProtocol:(Protocol *)aProtocol;
 - (BOOL)respondsToSelector:(SEL)aSelector;
@@ -56,7 +55,6 @@ __attribute__((objc_root_class))
 - (void)dealloc;
 - (id)copy;
 + (BOOL)conformsToProtocol:(Protocol *)protocol;
-+ (BOOL)isSubclassOfClass:(Class)aClass;
 + (Class)class;
 @end
 
@@ -75,8 +73,6 @@ __attribute__((objc_root_class))
 #define NS_OPTIONS(type, name) NS_ENUM(type, name)
 #define NS_RETURNS_RETAINED
 #endif
-
-#define FOUNDATION_EXPORT extern
 
 typedef double CFTimeInterval; /* seconds */
 

@@ -155,11 +155,6 @@ make_zombie(id object)
     return [self retain]; /* every object here that can be copied is immutable */
 }
 
-- (instancetype)self
-{
-    return self;
-}
-
 + (Class)class
 {
     return self;
@@ -170,18 +165,13 @@ make_zombie(id object)
     return object_getClass(self);
 }
 
-+ (BOOL)isSubclassOfClass:(Class)aClass
+- (BOOL)isKindOfClass:(Class)aClass
 {
-    Class class = self;
+    Class class = object_getClass(self);
     while (class != Nil && class != aClass) {
         class = class_getSuperclass(class);
     }
     return class != Nil;
-}
-
-- (BOOL)isKindOfClass:(Class)aClass
-{
-    return [object_getClass(self) isSubclassOfClass:aClass];
 }
 
 + (BOOL)conformsToProtocol:(Protocol *)protocol

@@ -39,38 +39,21 @@ has_committed(const soft_lane *lane)
     return first != NULL && first->is_committed;
 }
 
+/* The next command buffer in order, if it is committed; `waits`: once it is.  nil: it is not, or none
+ * will come any more. */
 static SoftMetalCommandBuffer *
-take_first_locked(soft_lane *lane)
-{
-    soft_slot *first = TAILQ_FIRST(&lane->slots);
-    soft_lane_remove(lane, first);
-    return (SoftMetalCommandBuffer *)first->owner;
-}
-
-/* The next command buffer in order, once it is committed; nil when none will come any more. */
-static SoftMetalCommandBuffer *
-await_first(soft_lane *lane)
+take_first(soft_lane *lane, BOOL waits)
 {
     SoftMetalCommandBuffer *buffer = nil;
     pthread_mutex_lock(&lane->lock);
-    while (!soft_process_is_exiting() && !has_committed(lane) &&
+    while (waits && !soft_process_is_exiting() && !has_committed(lane) &&
            !(lane->is_closed && TAILQ_EMPTY(&lane->slots))) {
         pthread_cond_wait(&lane->changed, &lane->lock);
     }
     if (!soft_process_is_exiting() && has_committed(lane)) {
-        buffer = take_first_locked(lane);
-    }
-    pthread_mutex_unlock(&lane->lock);
-    return buffer;
-}
-
-static SoftMetalCommandBuffer *
-take_another(soft_lane *lane)
-{
-    SoftMetalCommandBuffer *buffer = nil;
-    pthread_mutex_lock(&lane->lock);
-    if (has_committed(lane)) {
-        buffer = take_first_locked(lane);
+        soft_slot *first = TAILQ_FIRST(&lane->slots);
+        soft_lane_remove(lane, first);
+        buffer = (SoftMetalCommandBuffer *)first->owner;
     }
     pthread_mutex_unlock(&lane->lock);
     return buffer;
@@ -130,7 +113,7 @@ take_more(soft_lane *lane, struct batch *batch)
     size_t before = batch->count;
     size_t pool = soft_autorelease_push();
     while (batch->count < MOST_AT_ONCE) {
-        SoftMetalCommandBuffer *buffer = take_another(lane);
+        SoftMetalCommandBuffer *buffer = take_first(lane, NO);
         if (buffer == nil) {
             break;
         }
@@ -299,7 +282,7 @@ run_lane(void *argument)
     soft_lane *lane = argument;
     soft_process_enter_worker();
     for (;;) {
-        SoftMetalCommandBuffer *buffer = await_first(lane);
+        SoftMetalCommandBuffer *buffer = take_first(lane, YES);
         if (buffer == nil || !run_batch(lane, buffer)) {
             break;
         }

@@ -147,12 +147,9 @@ take_stacks(soft_guard *guard)
     if (stacks == MAP_FAILED) {
         return false;
     }
-    stack_t ours = {.ss_sp = stacks, .ss_size = SIGNAL_STACK_NBYTES}, before;
-    sigaltstack(&ours, &before);
+    stack_t ours = {.ss_sp = stacks, .ss_size = SIGNAL_STACK_NBYTES};
+    sigaltstack(&ours, &guard->earlier_stack);
     guard->stacks = stacks;
-    guard->earlier_stack = before.ss_sp;
-    guard->earlier_nbytes = before.ss_size;
-    guard->earlier_flags = before.ss_flags;
     return true;
 }
 
@@ -217,9 +214,6 @@ soft_guard_exit(soft_guard *guard)
         uninstall();
     }
     pthread_mutex_unlock(&lock);
-    stack_t before = {.ss_sp = guard->earlier_stack,
-                      .ss_size = guard->earlier_nbytes,
-                      .ss_flags = guard->earlier_flags};
-    sigaltstack(&before, NULL);
+    sigaltstack(&guard->earlier_stack, NULL);
     munmap(guard->stacks, SIGNAL_STACK_NBYTES + LEAVE_STACK_NBYTES);
 }

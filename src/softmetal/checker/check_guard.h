@@ -38,9 +38,7 @@ typedef struct soft_guard {
     sigset_t earlier_mask;
     uint64_t deadline_ns;
     void *stacks;
-    void *earlier_stack; /* of signals */
-    uintptr_t earlier_nbytes;
-    int earlier_flags;
+    stack_t earlier_stack; /* of signals */
 } soft_guard;
 
 /* Guard this OS thread for `seconds` (0: without a limit); the first two fields are filled.
