@@ -290,7 +290,7 @@ CALLS = {
         lambda: md.from_dlpack(array, stream=stream),
         lambda: md.from_dlpack(producer),
         lambda: md.from_dlpack(by_method),
-        lambda: md.from_dlpack(array.__dlpack__(max_version=VERSIONED)),
+        lambda: md.from_dlpack(md.zeros(4).__dlpack__(max_version=VERSIONED)),
         lambda: md.from_dlpack(array.host),
         lambda: md.from_dlpack(array.host.__dlpack__()),
     ],
