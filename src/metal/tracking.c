@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "metal/locks.h"
 
@@ -29,9 +30,7 @@ static record *slots[SLOTS]; /* behind the lock */
 static void
 forget_all(void)
 {
-    for (int i = 0; i < SLOTS; i++) {
-        slots[i] = NULL;
-    }
+    memset(slots, 0, sizeof slots);
     tracking_count = 0;
 }
 
