@@ -112,7 +112,7 @@ soft_functions_add_constant(soft_functions *functions, const char *name, const c
 const soft_function_facts *
 soft_functions_find(const soft_functions *functions, const char *name)
 {
-    for (size_t i = 0; i < functions->count; i++) {
+    for (size_t i = 0; functions != NULL && i < functions->count; i++) {
         if (strcmp(functions->functions[i].name, name) == 0) {
             return &functions->functions[i];
         }

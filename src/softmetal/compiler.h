@@ -43,8 +43,9 @@ bool soft_functions_add(soft_functions *functions, const char *name);
 /* A constant of the function that was added last; its type as Metal's language has it. */
 bool soft_functions_add_constant(soft_functions *functions, const char *name, const char *type,
                                  unsigned index, bool is_required);
-const soft_function_facts *soft_functions_find(const soft_functions *functions,
-                                               const char *name); /* NULL: there is none */
+const soft_function_facts *soft_functions_find(
+    const soft_functions *functions,
+    const char *name); /* NULL: there is none, or no functions */
 
 /* ---- the table ---- */
 

@@ -236,7 +236,7 @@ read_time(soft_lane *lane, const double *time)
     }
     _program.order = _order = soft_race_work_new();
     soft_program_begin(&_program);
-    soft_process_begin_work();
+    soft_process_count_work(1);
     [self retain]; /* the worker's, from here to `_isFinished` */
     pthread_mutex_lock(&_lane->lock);
     if (!_slot.is_placed) {

@@ -199,33 +199,30 @@ take_error(NSError **error, soft_compile_error *failure)
     return [array autorelease];
 }
 
-/* One in C, which the text names; +1. */
-- (SoftMetalFunction *)newRegisteredFunction:(const char *)name
+/* One that was compiled, or one in C that the text names; +1.  nil: the library has neither. */
+- (SoftMetalFunction *)newFunction:(const char *)name
+                             facts:(const soft_function_facts *)facts
+                            values:(const soft_constant_list *)values
 {
-    soft_kernel kernel;
-    if (_functions != NULL || strstr(_source, name) == NULL ||
-        !soft_kernel_find(name, &kernel)) {
+    soft_kernel kernel = {0};
+    if (facts == NULL && (_functions != NULL || strstr(_source, name) == NULL ||
+                          !soft_kernel_find(name, &kernel))) {
         return nil;
     }
     return [[SoftMetalFunction alloc] initWithLibrary:self
                                                kernel:kernel
-                                                facts:NULL
-                                               values:NULL];
+                                                facts:facts
+                                               values:values];
 }
 
 - (id<MTLFunction>)newFunctionWithName:(NSString *)functionName
 {
     SOFT_CALLED();
-    const char *name = functionName == nil ? NULL : [functionName UTF8String];
-    const soft_function_facts *facts =
-        name == NULL || _functions == NULL ? NULL : soft_functions_find(_functions, name);
-    if (facts != NULL) {
-        return [[SoftMetalFunction alloc] initWithLibrary:self
-                                                   kernel:(soft_kernel){0}
-                                                    facts:facts
-                                                   values:NULL];
+    if (functionName == nil) {
+        return nil;
     }
-    return name == NULL ? nil : [self newRegisteredFunction:name];
+    const char *name = [functionName UTF8String];
+    return [self newFunction:name facts:soft_functions_find(_functions, name) values:NULL];
 }
 
 static const soft_constant_value *
@@ -274,22 +271,12 @@ are_values_good(const soft_function_facts *facts, const soft_constant_list *list
 {
     SOFT_CALLED();
     const char *name = functionName == nil ? "" : [functionName UTF8String];
-    const soft_function_facts *facts =
-        _functions == NULL ? NULL : soft_functions_find(_functions, name);
+    const soft_function_facts *facts = soft_functions_find(_functions, name);
     const soft_constant_list *list = [constantValues softValues];
-    SoftMetalFunction *function = nil;
-    if (facts == NULL) {
-        function = [self newRegisteredFunction:name];
-    }
-    else if (!are_values_good(facts, list, error)) {
+    if (facts != NULL && !are_values_good(facts, list, error)) {
         return nil;
     }
-    else {
-        function = [[SoftMetalFunction alloc] initWithLibrary:self
-                                                       kernel:(soft_kernel){0}
-                                                        facts:facts
-                                                       values:list];
-    }
+    SoftMetalFunction *function = [self newFunction:name facts:facts values:list];
     if (function == nil) {
         char text[256];
         snprintf(text, sizeof text, "The library has no function of the name %s.", name);

@@ -133,15 +133,9 @@ soft_process_end_worker(void)
 }
 
 void
-soft_process_begin_work(void)
+soft_process_count_work(long change)
 {
-    add(&work_count, 1);
-}
-
-void
-soft_process_end_work(void)
-{
-    add(&work_count, -1);
+    add(&work_count, change);
 }
 
 int

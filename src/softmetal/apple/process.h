@@ -17,8 +17,7 @@ bool soft_process_start_worker(void *(*run)(void *), void *argument);
 void soft_process_enter_worker(void); /* the first thing `run` does */
 void soft_process_end_worker(void);   /* the last thing `run` does */
 
-/* One more, one fewer command buffer between commit and the end of its handlers. */
-void soft_process_begin_work(void);
-void soft_process_end_work(void);
+/* One more (1), one fewer (-1) command buffer between commit and the end of its handlers. */
+void soft_process_count_work(long change);
 
 #endif /* SOFT_PROCESS_H */

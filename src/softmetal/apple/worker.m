@@ -199,7 +199,7 @@ complete(soft_lane *lane, SoftMetalCommandBuffer *buffer, const soft_job *job)
     [buffer releaseKept];
     soft_autorelease_pop(pool);
     finish(buffer);
-    soft_process_end_work();
+    soft_process_count_work(-1);
 }
 
 static void

@@ -31,48 +31,53 @@ words_of(bool both_write, bool is_same_group)
                       : "a thread writes and one of another threadgroup reads";
 }
 
+/* About the instructions of two marks; NULL: there is one of them, or there are enough. */
+static soft_finding *
+add_finding(soft_check *check, const soft_range *range, soft_mark earlier, soft_mark now,
+            char name[SOFT_NAME_NBYTES])
+{
+    soft_findings *findings = &check->findings;
+    bool is_known =
+        soft_findings_has(findings, soft_mark_offset(earlier), soft_mark_offset(now));
+    soft_finding *finding = is_known ? NULL : soft_findings_add(findings);
+    if (finding != NULL) {
+        finding->at[0] = soft_at_mark(check, earlier);
+        finding->at[1] = soft_at_mark(check, now);
+        soft_memory_name(check, range, name);
+    }
+    return finding;
+}
+
 static __attribute__((noinline)) void
 report_race(soft_check *check, const soft_range *range, uintptr_t at, soft_mark earlier,
             soft_mark now, bool both_write)
 {
-    if (soft_findings_has(&check->findings, soft_mark_offset(earlier), soft_mark_offset(now))) {
-        return;
-    }
-    soft_finding *finding = soft_findings_add(&check->findings);
-    if (finding == NULL) {
-        return;
-    }
-    bool is_same_group = earlier.time >= check->order.group_start;
-    bool is_mixed = ((earlier.who ^ now.who) & SOFT_MARK_ATOMIC) != 0;
     char name[SOFT_NAME_NBYTES];
-    soft_memory_name(check, range, name);
-    finding->at[0] = soft_at_mark(check, earlier);
-    finding->at[1] = soft_at_mark(check, now);
-    finding->count = 2;
-    snprintf(finding->text, sizeof finding->text,
-             "%s byte %zu of %s with nothing between them%s",
-             words_of(both_write, is_same_group), (size_t)(at - range->base), name,
-             is_mixed ? ", and only one of them is atomic" : "");
+    soft_finding *finding = add_finding(check, range, earlier, now, name);
+    if (finding != NULL) {
+        bool is_same_group = earlier.time >= check->order.group_start;
+        bool is_mixed = ((earlier.who ^ now.who) & SOFT_MARK_ATOMIC) != 0;
+        finding->count = 2;
+        snprintf(finding->text, sizeof finding->text,
+                 "%s byte %zu of %s with nothing between them%s",
+                 words_of(both_write, is_same_group), (size_t)(at - range->base), name,
+                 is_mixed ? ", and only one of them is atomic" : "");
+    }
 }
 
 static __attribute__((noinline)) void
 report_unwritten(soft_check *check, const soft_range *range, uintptr_t at, soft_mark now)
 {
-    if (soft_findings_has(&check->findings, soft_mark_offset(now), soft_mark_offset(now))) {
-        return;
-    }
-    soft_finding *finding = soft_findings_add(&check->findings);
-    if (finding == NULL) {
-        return;
-    }
     char name[SOFT_NAME_NBYTES];
-    soft_memory_name(check, range, name);
-    finding->at[0] = finding->at[1] = soft_at_mark(check, now);
-    finding->count = 1;
-    finding->is_unwritten = true;
-    snprintf(finding->text, sizeof finding->text,
-             "a thread reads byte %zu of %s, which no thread of the threadgroup has written",
-             (size_t)(at - range->base), name);
+    soft_finding *finding = add_finding(check, range, now, now, name);
+    if (finding != NULL) {
+        finding->count = 1;
+        finding->is_unwritten = true;
+        snprintf(
+            finding->text, sizeof finding->text,
+            "a thread reads byte %zu of %s, which no thread of the threadgroup has written",
+            (size_t)(at - range->base), name);
+    }
 }
 
 /* Keep the last read, and another by a thread that it is not ordered after: of another threadgroup,

@@ -48,8 +48,9 @@ leave_for_good(soft_threadgroup *group)
     __builtin_unreachable();
 }
 
-SOFT_ON_FIBER void
-soft_threadgroup_stop(const char *text)
+/* The first text stays. */
+SOFT_ON_FIBER static void __attribute__((noreturn))
+stop_run(const char *text)
 {
     soft_threadgroup *group = running;
     set_text(group->run, text);
@@ -59,7 +60,7 @@ soft_threadgroup_stop(const char *text)
 SOFT_ON_FIBER void
 soft_threadgroup_abandon(void)
 {
-    soft_threadgroup_stop("The kernel was stopped.");
+    stop_run("The kernel was stopped."); /* the checker has a text of its own */
 }
 
 /* ---- threadgroups ---- */
@@ -253,8 +254,8 @@ let_others_run(soft_threadgroup *group)
     else {
         soft_fiber *fresh = take_fiber(group);
         if (fresh == NULL) {
-            soft_threadgroup_stop("A kernel cannot run: there is no memory for the stacks of "
-                                  "its threads.");
+            stop_run("A kernel cannot run: there is no memory for the stacks of "
+                     "its threads.");
         }
         begin_thread(group, fresh);
         group->current = fresh;
@@ -382,8 +383,8 @@ give_place(soft_u32 number, bool is_argument, soft_u64 nbytes, soft_u64 alignmen
     void *place =
         soft_threadgroup_memory_place(&group->memory, number, is_argument, nbytes, alignment);
     if (place == NULL) {
-        soft_threadgroup_stop("A kernel cannot run: its threadgroup memory exceeds the 32768 "
-                              "bytes of a threadgroup. Declare or bind less.");
+        stop_run("A kernel cannot run: its threadgroup memory exceeds the 32768 "
+                 "bytes of a threadgroup. Declare or bind less.");
     }
     return place;
 }

@@ -68,10 +68,9 @@ void soft_threadgroup_give_back(soft_threadgroup *group);
 bool soft_threadgroup_run(soft_threadgroup *group, soft_run *run, uint64_t first,
                           uint64_t count);
 
-/* On a fiber: leave the kernel for good, and with it the soft_threadgroup_run that it runs in.
- * The run is stopped; the first text stays.  Never returns. */
-void soft_threadgroup_stop(const char *text) __attribute__((noreturn));
-void soft_threadgroup_abandon(void); /* the same, without a text: the checker has its own */
+/* On a fiber: leave the kernel for good, and with it the soft_threadgroup_run that it runs in,
+ * which is stopped.  Never returns. */
+void soft_threadgroup_abandon(void);
 
 extern const soft_runtime soft_threadgroup_runtime;
 
