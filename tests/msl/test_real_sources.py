@@ -82,6 +82,10 @@ MLX = {
         "steel/gemm/gemm.h steel/gemm/kernels/steel_gemm_fused.h",
         {"gemm": [f"{kind}, 32, 32, 16, 2, 2, {a}, {b}, float" for kind in FLOATS for a in ("true", "false") for b in ("true", "false")]},
     ),
+    "copy of views": ("copy.h", {"copy_g": ["float, half, 2, int"]}),
+    "loss": ("defines.h cross_entropy.h", {"cross_entropy": ["float"]}),
+    "search": ("sort.h searchsorted.h", {"searchsorted": ["int, true", "int, false"]}),
+    "hadamard": ("hadamard.h", {"hadamard_n": ["float, 512, 16, 4"]}),
     "attention": ("sdpa_vector.h", {"sdpa_vector": [f"{kind}, {size}" for kind in FLOATS for size in (64, 128)]}),
 }  # fmt: skip
 
