@@ -99,10 +99,6 @@ DIFFERENCES = {
     ),
 }
 
-OPERATIONS = [
-    *["reshaped", "permuted", "squeezed", "unsqueezed", "broadcast_to", "flattened", "span"],
-    *["repacked", "[]", "sliced", "to_dense"],
-]
 #: What two layouts near the ends of 64 bits may differ in.
 FAR = {"overflow", "no_step", "no_merge", "longest_step"}
 
@@ -295,39 +291,36 @@ def axes_of(ndim):
 
 
 @st.composite
+def repackings(draw, ours):
+    factor = draw(st.sampled_from([1, 2, 3, 4]))
+    itemsize = ours.itemsize * factor if draw(st.booleans()) else max(ours.itemsize // factor, 1)
+    if itemsize % ours.itemsize and ours.itemsize % itemsize:
+        itemsize = ours.itemsize  # DIFFERENCES["repack"]
+    itemsize = draw(st.sampled_from([itemsize] * 9 + [0, -1]))
+    address = draw(st.sampled_from([0, 0, 4, 16, -8, 3, 2**63 - 8, -(2**63)]))
+    return itemsize, address, draw(st.sampled_from([-1, -1, 0, draw(axes_of(ours.ndim))])), draw(st.booleans())
+
+
+@st.composite
 def operations(draw, ours):
     """A name and the arguments, near enough to what `ours` takes."""
     shape, ndim = ours.shape, ours.ndim
-    name = draw(st.sampled_from(OPERATIONS))
-    if name == "reshaped":
-        return name, (draw(other_shapes(shape)),)
-    if name == "permuted":
-        order = st.one_of(
-            st.permutations(range(ndim)), st.permutations(range(-ndim, 0)), st.lists(axes_of(ndim), max_size=4)
-        )
-        return name, (tuple(draw(order)),)
-    if name == "unsqueezed":
-        return name, (draw(st.one_of(axes_of(ndim), st.lists(axes_of(ndim + 1), max_size=3).map(tuple))),)
-    if name == "broadcast_to":
-        return name, (draw(broader_shapes(shape)),)
-    if name == "flattened":
-        return name, (0, -1, draw(st.one_of(st.none(), st.integers(0, 255), st.integers(-1, 2**64))))
-    if name == "span":
-        return "flattened", (draw(axes_of(ndim)), draw(axes_of(ndim)))
-    if name == "repacked":
-        factor = draw(st.sampled_from([1, 2, 3, 4]))
-        itemsize = ours.itemsize * factor if draw(st.booleans()) else max(ours.itemsize // factor, 1)
-        if itemsize % ours.itemsize and ours.itemsize % itemsize:
-            itemsize = ours.itemsize  # DIFFERENCES["repack"]
-        itemsize = draw(st.sampled_from([itemsize] * 9 + [0, -1]))
-        address = draw(st.sampled_from([0, 0, 4, 16, -8, 3, 2**63 - 8, -(2**63)]))
-        axis = draw(st.sampled_from([-1, -1, 0, draw(axes_of(ndim))]))
-        return name, (itemsize, address, axis, draw(st.booleans()))
-    if name in {"[]", "sliced"}:
-        return name, (draw(keys(shape)),)
-    if name == "to_dense":
-        return name, (draw(orders),)
-    return name, ()
+    axes, masks = axes_of(ndim), st.none() | st.integers(0, 255) | st.integers(-1, 2**64)
+    order = st.permutations(range(ndim)) | st.permutations(range(-ndim, 0)) | st.lists(axes, max_size=4)
+    given_by_name = {
+        "reshaped": st.tuples(other_shapes(shape)),
+        "permuted": st.tuples(order.map(tuple)),
+        "squeezed": st.just(()),
+        "unsqueezed": st.tuples(axes | st.lists(axes_of(ndim + 1), max_size=3).map(tuple)),
+        "broadcast_to": st.tuples(broader_shapes(shape)),
+        "flattened": st.tuples(st.just(0), st.just(-1), masks) | st.tuples(axes, axes),
+        "repacked": repackings(ours),
+        "[]": st.tuples(keys(shape)),
+        "sliced": st.tuples(keys(shape)),
+        "to_dense": st.tuples(orders),
+    }
+    name = draw(st.sampled_from([*given_by_name, "flattened"]))
+    return name, draw(given_by_name[name])
 
 
 def apply(layout, name, values):
