@@ -194,6 +194,9 @@ REFUSED = [
     ((2, 3), lambda a: a.flatten(1, 0), r"start_axis \(1\) comes after end_axis \(0\)"),
     ((3, 4), lambda a: a.reshape(-2), "reshape"),
     ((3,), lambda a: a.mT, "at least 2 dimensions, not 1"),
+    ((2, 3), lambda a: a.view("int64"), "divide"),
+    ((4, 4), lambda a: a.T.view("int8"), "contiguous"),
+    ((9,), lambda a: a.view("int8")[1:33].view("int64"), "alignment"),
 ]
 
 
