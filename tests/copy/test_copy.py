@@ -15,7 +15,7 @@ import subprocess
 import numpy as np
 import pytest
 from copy_library import compile_copy, needs_compiler
-from forking import fork
+from forking import exit_code_of_child
 from machine import can_sanitize
 from places import C_FILES
 
@@ -253,12 +253,13 @@ def test_any_number_of_threads_gives_the_same_copy(engine, threads):
 def test_a_child_made_by_fork_copies_with_threads(engine, threads):
     threads(4)
     check_turned(engine, source := noise((1200, 1200), 8), (1, 0))
-    child = fork()
-    if child == 0:
+
+    def copy_and_compare():
         result = np.zeros_like(source)
         engine.copy(result, source.T)
-        os._exit(0 if same(result, source.T) else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert same(result, source.T)
+
+    assert exit_code_of_child(copy_and_compare) == 0
 
 
 # ---- the same under sanitizers, memory allocated to the byte ----

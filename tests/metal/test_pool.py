@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from children import output_of
 from dlpack_structs import Tensor, Versioned, delete, open_capsule, table_of, tensor_of
-from forking import fork
+from forking import exit_code_of_child
 from held_work import gate
 from objc_messages import encode_fill, pool, send
 
@@ -432,16 +432,12 @@ def test_eight_threads_share_the_pool():
 def test_a_forked_child_takes_nothing_from_the_pool():
     del [md.empty(1000)][:]
     assert md.memory_stats()["cached_buffers"] == 1
-    pid = fork()
-    if pid == 0:
-        status = 1
-        try:
+
+    def allocate():
+        with pytest.raises(md.MetalError):
             md.empty(1000)
-        except md.MetalError:
-            status = 0
-        finally:
-            os._exit(status)
-    assert os.waitpid(pid, 0)[1] == 0
+
+    assert exit_code_of_child(allocate) == 0
     hits = md.memory_stats()["hits"]
     del [md.empty(1000)][:]
     assert md.memory_stats()["hits"] == hits + 1
