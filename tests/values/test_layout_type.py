@@ -161,6 +161,11 @@ def test_a_reshaped_layout_has_the_same_offsets_in_order(layout, data):
     assert np.array_equal(offsets(result), offsets(layout).reshape(items))
 
 
+def test_axes_that_follow_each_other_across_a_gap_are_joined():
+    assert Layout((2, 3), (6, 2), 4).reshaped((6,)).strides == (2,)
+    assert Layout((2, 3, 2), (12, 4, 1), 4).reshaped((6, 2)).strides == (4, 1)
+
+
 def bytes_of(layout):
     """The offset of every byte, in order of the items."""
     return (offsets(layout)[..., None] * layout.itemsize + np.arange(layout.itemsize)).ravel()
