@@ -24,7 +24,7 @@ kept = []
 
 def ask_for_nothing():
     with pool():
-        assert not send(send(md.default_device().handle, "self"), "newBufferWithLength:options:", 0, 0)
+        assert not send(md.default_device().handle, "newBufferWithLength:options:", 0, 0)
 
 def race():
     array = md.zeros(64, "uint8")
