@@ -1,5 +1,6 @@
 """msl/cache.py: files that outlive the process, of which none is ever loaded that is not this user's own and sound."""
 
+import contextlib
 import errno
 import os
 import stat
@@ -22,10 +23,10 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files aw
 @pytest.fixture(autouse=True)
 def place(tmp_path, monkeypatch):
     """A folder to be, and a module that has not been used yet."""
-    monkeypatch.setenv("SOFTMETAL_CACHE", str(tmp_path / "kernels"))
+    monkeypatch.setenv("SOFTMETAL_CACHE", str(tmp_path / "named"))
     monkeypatch.setattr(cache, "_replaced", {})
     monkeypatch.setattr(cache, "_private", None)
-    yield tmp_path / "kernels"
+    yield tmp_path / "named/metal_dlpack/kernels"
     if cache._private:
         cache._remove(*cache._private)
 
@@ -170,7 +171,7 @@ def refused(match):
 
 @pytest.mark.parametrize("mode", [0o777, 0o750, 0o701])
 def test_a_folder_that_others_may_enter_is_refused(place, mode):
-    place.mkdir()
+    place.mkdir(parents=True)
     place.chmod(mode)
     assert refused(rf"mode {mode:04o}\): run chmod 700 on it") != place
     assert not list(place.iterdir())
@@ -178,7 +179,7 @@ def test_a_folder_that_others_may_enter_is_refused(place, mode):
 
 @as_root
 def test_a_folder_of_another_user_is_refused(place):
-    place.mkdir(mode=0o700)
+    place.mkdir(mode=0o700, parents=True)
     os.chown(place, SOMEBODY, -1)
     assert refused(f"belongs to another user \\(uid {SOMEBODY}") != place
     assert not list(place.iterdir())
@@ -186,24 +187,91 @@ def test_a_folder_of_another_user_is_refused(place):
 
 def test_a_folder_that_is_a_symlink_is_refused(place, tmp_path):
     (tmp_path / "elsewhere").mkdir(mode=0o700)
+    place.parent.mkdir(parents=True)
     place.symlink_to(tmp_path / "elsewhere")
     refused("symlink or a file")
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
-def test_a_file_in_the_place_of_the_folder_is_refused(place):
+def test_a_file_in_the_place_of_the_folder_is_refused(place, tmp_path, monkeypatch):
+    place.parent.mkdir(parents=True)
     place.write_text("")
-    refused("file exists")
-
-
-def test_a_folder_below_one_where_anybody_may_replace_it_is_refused(tmp_path, monkeypatch):
-    (tmp_path / "open").mkdir()
-    (tmp_path / "open").chmod(0o777)
-    monkeypatch.setenv("SOFTMETAL_CACHE", str(tmp_path / "open" / "kernels"))
-    refused("any user may write to .*open")
-    (tmp_path / "open").chmod(0o1777)  # as /tmp: only its owner may replace it
+    refused("symlink or a file")
     monkeypatch.setattr(cache, "_replaced", {})
-    assert stored().parent == tmp_path / "open" / "kernels"
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("SOFTMETAL_CACHE", str(tmp_path / "file"))
+    refused("not a directory")
+
+
+#: What is done to a directory above the folder, and the refusal; "" where it is safe.
+ABOVE = {
+    "all may write": (lambda path: path.chmod(0o777), "any user may write to .*above"),
+    "as /tmp": (lambda path: path.chmod(0o1777), ""),
+    "all may read": (lambda path: path.chmod(0o755), ""),
+    "root's group may write": (lambda path: give_away(path, -1, 0, 0o775), ""),
+    "another group may write": (lambda path: give_away(path, -1, SOMEBODY, 0o775), f"group {SOMEBODY} may write"),
+    "another user's": (lambda path: give_away(path, SOMEBODY, -1, 0o755), f"above belongs to uid {SOMEBODY}"),
+    "another user's, as /tmp": (lambda path: give_away(path, SOMEBODY, -1, 0o1777), f"belongs to uid {SOMEBODY}"),
+}
+
+
+def give_away(path, user, group, mode):
+    if os.geteuid() != 0:
+        pytest.skip("only root gives files away")
+    os.chown(path, user, group)
+    path.chmod(mode)
+
+
+@pytest.mark.parametrize("is_made", [False, True], ids=["nothing below it", "a folder below it"])
+@pytest.mark.parametrize(("harm", "refusal"), ABOVE.values(), ids=ABOVE)
+def test_a_directory_above_that_others_may_change_is_refused(tmp_path, monkeypatch, harm, refusal, is_made):
+    above = tmp_path / "above"
+    above.mkdir()
+    monkeypatch.setenv("SOFTMETAL_CACHE", str(above / "named"))
+    if is_made:
+        assert stored().parent == above / "named/metal_dlpack/kernels"
+    harm(above)
+    if refusal:
+        assert above not in refused(refusal).parents
+        assert is_made or not list(above.iterdir())  # nothing of root's is left in somebody's home
+    else:
+        assert stored().parent == above / "named/metal_dlpack/kernels"
+
+
+def test_a_group_is_this_users_own_if_it_has_the_users_name_and_no_other_members(monkeypatch):
+    import grp
+    import pwd
+
+    for gid, name, members, is_own in [
+        (7, "ann", [], True),
+        (7, "ann", ["ann"], True),
+        (7, "ann", ["ann", "bob"], False),
+        (7, "users", [], False),
+        (0, "wheel", ["bob"], True),
+    ]:
+        monkeypatch.setattr(
+            grp, "getgrgid", lambda _, name=name, members=members: grp.struct_group((name, "", 7, members))
+        )
+        monkeypatch.setattr(pwd, "getpwuid", lambda _: pwd.struct_passwd(("ann", "", 5, 7, "", "", "")))
+        assert cache._is_own_group(gid) == is_own, (gid, name, members)
+
+
+def test_a_symlink_above_is_followed_once(place, tmp_path, monkeypatch):
+    """Whoever owns it may turn it after the check: the path in use has no symlink."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    monkeypatch.setenv("SOFTMETAL_CACHE", str(tmp_path / "link"))
+    assert stored().parent == tmp_path / "real/metal_dlpack/kernels"
+
+
+def test_directories_that_are_made_are_for_this_user_alone(place, tmp_path):
+    old = os.umask(0)
+    try:
+        stored()
+    finally:
+        os.umask(old)
+    for made in (tmp_path / "named", tmp_path / "named/metal_dlpack", place):
+        assert stat.S_IMODE(made.stat().st_mode) == 0o700
 
 
 def test_a_folder_that_was_removed_is_made_again(place):
@@ -268,7 +336,7 @@ def test_where_the_temporary_folder_fails_too_the_error_is_raised(place):
 
 
 def test_a_temporary_folder_ends_with_its_process(place):
-    place.mkdir(mode=0o755)
+    place.mkdir(parents=True)
     place.chmod(0o755)
     code = (
         "import warnings; warnings.simplefilter('ignore'); import os\n"
@@ -324,13 +392,16 @@ def test_processes_that_make_the_same_files_at_once_see_complete_ones(place):
     assert len(list(place.iterdir())) == 20
 
 
+KILLED = """
+import os
+from metal_dlpack.msl import cache
+cache.made(["key"], ".so", lambda path: (path.write_bytes(b"half"), os.kill(os.getpid(), 9)))
+"""
+
+
 def test_a_process_that_is_killed_while_it_writes_leaves_no_entry(place):
-    code = (
-        "import os\nfrom metal_dlpack.msl import cache\n"
-        "cache.made(['key'], '.so', lambda path: (path.write_bytes(b'half'), os.kill(os.getpid(), 9)))"
-    )
     with pytest.raises(subprocess.CalledProcessError):
-        run(code)
+        run(KILLED)
     assert not cache.is_sound(cache.entry(["key"], ".so"))
     assert cache.made(["key"], ".so", writes(b"whole")).read_bytes().startswith(b"whole")
 
@@ -359,13 +430,86 @@ def test_one_file_larger_than_the_limit_is_kept(monkeypatch):
     assert cache.is_sound(path)
 
 
+def unfinished(place, name, age):
+    folder = place / name
+    folder.mkdir()
+    (folder / "image.so").write_bytes(b"half")
+    os.utime(folder, (time.time() - age,) * 2)
+    return folder
+
+
 def test_what_a_killed_process_left_is_removed_after_an_hour(place):
-    stored()
-    young, old = place / "a.unfinished", place / "b.unfinished"
-    for folder in (young, old):
-        folder.mkdir()
-        (folder / "image.so").write_bytes(b"half")
-    os.utime(old, (time.time() - 4000,) * 2)
+    ours = stored()
+    young = unfinished(place, "metal_dlpack-aaaaaaaa.unfinished", 10)
+    old = unfinished(place, "metal_dlpack-bbbbbbbb.unfinished", 4000)
+    os.utime(ours, (time.time() + 1e6,) * 2)  # a clock that was wrong once
     stored(["another"])
     assert young.exists()
     assert not old.exists()
+
+
+def test_a_killed_process_leaves_a_folder_with_the_name_that_is_removed_later(place):
+    with contextlib.suppress(subprocess.CalledProcessError):
+        run(KILLED)
+    (left,) = place.iterdir()
+    os.utime(left, (1, 1))
+    made = stored()
+    assert list(place.iterdir()) == [made]
+
+
+# ---- what is not ours ----
+
+
+#: Files of a user's, all older than any of ours, in the folder that SOFTMETAL_CACHE names and in ours too.
+USERS_FILES = [
+    "thesis.tex",
+    "photos.tar",
+    "metal_dlpack.pth",
+    "libkernel.so",
+    "paper.unfinished/draft",
+    "metal_dlpack-paper.unfinished/draft",
+    "0123456789abcdef0123456789abcdef01234567",  # as git names its objects
+    "0123456789abcdef0123456789abcdef01234567.so",
+    "0123456789abcdef0123456789abcdef01234567.unfinished/draft",
+    ".cache/0123456789abcdef0123456789abcdef01234567.so",
+]
+
+
+def everything_below(top):
+    facts = {path: path.lstat() for path in top.rglob("*") if path.is_symlink() or not path.is_dir()}
+    return {path: (one.st_ino, one.st_mode, one.st_size, one.st_mtime) for path, one in facts.items()}
+
+
+def test_what_is_not_ours_stays_whatever_it_is_called(place, tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "MOST_NBYTES", 10_000)
+    monkeypatch.setattr(cache, "UNFINISHED_SECONDS", -1e12)  # each is too old
+    target = tmp_path / "target"
+    target.mkdir()
+    (target / "file").write_bytes(b"x" * 100_000 + cache._SEAL)
+    stored(["0"])
+    for folder in (place, place.parent, tmp_path / "named"):
+        for name in USERS_FILES:
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"x" * 100_000)
+            os.utime(path, (1, 1))
+            os.utime(path.parent, (1, 1))
+        (folder / "a copy.so").write_bytes((target / "file").read_bytes())
+        os.utime(folder / "a copy.so", (1, 1))
+        for name in ("f" * 40 + ".so", "metal_dlpack-aaaaaaaa.unfinished"):
+            (folder / name).symlink_to(target if name.endswith("unfinished") else target / "file")
+    theirs = {path: facts for path, facts in everything_below(tmp_path).items() if not cache.is_sound(path)}
+    for number in range(20):
+        stored([str(number)], b"x" * 1000)
+    after = everything_below(tmp_path)
+    assert {path: after.get(path) for path in theirs} == theirs
+    ours = after.keys() - theirs.keys()
+    assert all(cache.is_sound(path) for path in ours)
+    assert 7 <= len(ours) <= 9  # the user's files do not count
+
+
+def test_the_folder_that_a_user_names_may_be_the_home(place, tmp_path):
+    (tmp_path / "named").mkdir()
+    (tmp_path / "named").chmod(0o755)
+    assert stored().parent == place
+    assert stat.S_IMODE((tmp_path / "named").stat().st_mode) == 0o755

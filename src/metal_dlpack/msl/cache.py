@@ -6,8 +6,9 @@ only if it is this user's, is no symlink, and ends with a seal: the hash of its 
 without a sound seal is made again.  A file appears under its name complete or not at all, so that any number of
 processes may make the same one at once.
 
-The folder is $SOFTMETAL_CACHE, or metal_dlpack/kernels in $XDG_CACHE_HOME or ~/.cache.  Where it cannot be used, one
-warning says why, and the files live in a temporary folder until the process ends.
+The folder is metal_dlpack/kernels in $SOFTMETAL_CACHE, $XDG_CACHE_HOME or ~/.cache: what lies beside it is not ours.
+Nothing is removed there either that has not both a name and a mark of this module.  Where the folder cannot be used,
+one warning says why, and the files live in a temporary folder until the process ends.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import atexit
 import contextlib
 import hashlib
 import os
+import re
 import stat
 import threading
 import warnings
@@ -30,7 +32,10 @@ UNFINISHED_SECONDS = 3600
 _SEAL = b"metal_dlpack"
 _HASH_NBYTES = 32
 _SEAL_NBYTES = _HASH_NBYTES + len(_SEAL)
-_UNFINISHED = ".unfinished"
+_ENTRY = re.compile(r"[0-9a-f]{40}(\.\w+)?")
+#: A scratch folder's name: what tempfile puts between these two is its own.
+_UNFINISHED = "metal_dlpack-", ".unfinished"
+_IS_UNFINISHED = re.compile(r"metal_dlpack-[a-z0-9_]{8}\.unfinished")
 
 # tempfile and shutil are imported where they are used: to find a file, which must be quick, needs neither.
 
@@ -106,20 +111,27 @@ def folder() -> Path:
 
 
 def _wished_folder() -> Path | None:
-    asked = os.environ.get("SOFTMETAL_CACHE")
-    if asked:
-        return Path(os.path.abspath(asked))
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(base):  # SPEC specifications.freedesktop.org/basedir-spec: a relative path is ignored
-        base = os.path.expanduser("~/.cache")
-    return Path(base, "metal_dlpack", "kernels") if os.path.isabs(base) else None
+    base = os.environ.get("SOFTMETAL_CACHE", "")
+    if base:
+        base = os.path.abspath(base)
+    else:
+        base = os.environ.get("XDG_CACHE_HOME", "")
+        if not os.path.isabs(base):  # SPEC specifications.freedesktop.org/basedir-spec: a relative path is ignored
+            base = os.path.expanduser("~/.cache")
+    if not os.path.isabs(base):
+        return None
+    # Symlinks on the way are followed once, here: who owns one cannot turn it after the check.
+    return Path(os.path.realpath(os.path.join(base, "metal_dlpack")), "kernels")
 
 
 def _refusal(path: Path) -> str | None:
     """Make the folder; return why it cannot be used, or None."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.mkdir(mode=0o700, exist_ok=True)
+        for above in reversed(path.parents):
+            _make_directory(above)
+            if reason := _why_unsafe(above):
+                return reason
+        _make_directory(path)
         facts = path.lstat()
         if not stat.S_ISDIR(facts.st_mode):
             return "it is a symlink or a file, not a directory"
@@ -127,15 +139,47 @@ def _refusal(path: Path) -> str | None:
             return f"it belongs to another user (uid {facts.st_uid}, not {os.geteuid()})"
         if facts.st_mode & 0o077:
             return f"other users may enter it (mode {stat.S_IMODE(facts.st_mode):04o}): run chmod 700 on it"
-        for above in path.resolve().parents:
-            mode = above.stat().st_mode
-            if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-                return f"any user may replace it, because any user may write to {above}"
         if not os.access(path, os.W_OK | os.X_OK):
             return "it is read-only"
     except OSError as error:
         return _sentence(error)
     return None
+
+
+def _make_directory(path: Path) -> None:
+    """Make it for this user alone, unless something is there."""
+    with contextlib.suppress(FileExistsError):
+        if not os.path.lexists(path):  # mkdir of a directory that is there may fail as read-only
+            path.mkdir(mode=0o700)  # SPEC specifications.freedesktop.org/basedir-spec: so are those above it
+
+
+def _why_unsafe(above: Path) -> str | None:
+    """Why somebody else may replace what lies in this directory, or None."""
+    facts = above.lstat()
+    # In a container / may belong to a user without a name here: the one who runs the system.
+    if facts.st_uid not in (0, os.geteuid(), os.lstat("/").st_uid):
+        return f"another user may replace it, because {above} belongs to uid {facts.st_uid}"
+    if facts.st_mode & stat.S_ISVTX:  # as /tmp: an entry is its owner's
+        return None
+    if facts.st_mode & stat.S_IWOTH:
+        return f"any user may replace it, because any user may write to {above}"
+    if facts.st_mode & stat.S_IWGRP and not _is_own_group(facts.st_gid):
+        return f"other users may replace it, because the group {facts.st_gid} may write to {above}"
+    return None
+
+
+def _is_own_group(gid: int) -> bool:
+    """True of root's group, and of one that has this user's name and no other members, as many systems give each."""
+    import grp
+    import pwd
+
+    if gid == 0:
+        return True
+    try:
+        group, user = grp.getgrgid(gid), pwd.getpwuid(os.geteuid())
+    except KeyError:
+        return False
+    return group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
 
 
 def _sentence(error: OSError) -> str:
@@ -191,7 +235,7 @@ def _read_own(path: Path) -> bytes | None:
             return None
         with open(descriptor, "rb", closefd=False) as file:
             return file.read()
-    except OSError:
+    except (OSError, MemoryError):  # nobody made a file of ours that no memory holds
         return None
     finally:
         os.close(descriptor)
@@ -222,7 +266,8 @@ def _make_somewhere(path: Path, make: Callable[[Path], object]) -> Path:
 def _make(path: Path, make: Callable[[Path], object]) -> Path:
     import tempfile
 
-    with tempfile.TemporaryDirectory(dir=path.parent, suffix=_UNFINISHED, ignore_cleanup_errors=True) as scratch:
+    prefix, suffix = _UNFINISHED
+    with tempfile.TemporaryDirectory(suffix, prefix, path.parent, ignore_cleanup_errors=True) as scratch:
         unfinished = Path(scratch, path.name)
         make(unfinished)
         with open(unfinished, "r+b") as file:
@@ -240,28 +285,44 @@ def _mark_as_used(path: Path) -> None:
 
 
 def _drop_oldest(kept: Path) -> None:
-    """Remove what was unused longest until the folder is a quarter below its limit, and what was left unfinished."""
-    found = []
+    """Remove what was unused longest until entries are a quarter below their limit, and what was left unfinished."""
+    entries, unfinished = [], []
     with os.scandir(kept.parent) as items:
         for item in items:
             try:
-                found.append((item.stat(follow_symlinks=False), Path(item.path)))
+                facts = item.stat(follow_symlinks=False)
             except OSError:
                 continue  # another process was faster
-    newest = max((facts.st_mtime for facts, _ in found), default=0)
-    for facts, path in found:
-        if path.suffix == _UNFINISHED and facts.st_mtime < newest - UNFINISHED_SECONDS:
+            if facts.st_uid == os.geteuid():
+                if stat.S_ISREG(facts.st_mode) and _ENTRY.fullmatch(item.name):
+                    entries.append((facts.st_mtime, facts.st_size, Path(item.path)))
+                elif stat.S_ISDIR(facts.st_mode) and _IS_UNFINISHED.fullmatch(item.name):
+                    unfinished.append((facts.st_mtime, Path(item.path)))
+    # The clock is the file system's: `kept` was written just now.
+    now = max((since for since, _, path in entries if path == kept), default=0)
+    for since, path in unfinished:
+        if since < now - UNFINISHED_SECONDS:
             import shutil
 
             shutil.rmtree(path, ignore_errors=True)
-    files = [(facts.st_mtime, facts.st_size, path) for facts, path in found if stat.S_ISREG(facts.st_mode)]
-    total = sum(nbytes for _, nbytes, _ in files)
-    if total <= MOST_NBYTES:
+    if sum(nbytes for _, nbytes, _ in entries) <= MOST_NBYTES:
         return
-    for _, nbytes, path in sorted(files):
-        if path == kept:
-            continue
-        path.unlink(missing_ok=True)
-        total -= nbytes
-        if total <= MOST_NBYTES * 3 // 4:
+    entries = [entry for entry in entries if _has_mark(entry[2])]
+    total = sum(nbytes for _, nbytes, _ in entries)
+    most = MOST_NBYTES if total <= MOST_NBYTES else MOST_NBYTES * 3 // 4
+    for _, nbytes, path in sorted(entries):
+        if total <= most:
             return
+        if path != kept:
+            path.unlink(missing_ok=True)
+            total -= nbytes
+
+
+def _has_mark(path: Path) -> bool:
+    """True if the file ends as `_seal` ends one, sound or not."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(-len(_SEAL), os.SEEK_END)
+            return file.read() == _SEAL
+    except OSError:
+        return False
