@@ -214,15 +214,15 @@ def variable(number):
         ("threadgroup float x;", f"typedef float softmetal_type_0; softmetal_type_0 &x = {variable(0)}"),
         (
             "threadgroup S<int, 2> x[4];",
-            f"typedef S < int , 2 > softmetal_type_0[ 4 ]; softmetal_type_0 &x = {variable(0)}",
+            f"typedef S<int, 2> softmetal_type_0[4]; softmetal_type_0 &x = {variable(0)}",
         ),
         (
             "threadgroup half x[N > 2 ? 1 : 2][3], y;",
-            "typedef half softmetal_type_0[ N > 2 ? 1 : 2 ] [ 3 ], softmetal_type_1; "
+            "typedef half softmetal_type_0[N > 2 ? 1 : 2][3], softmetal_type_1; "
             f"softmetal_type_0 &x = {variable(0)} softmetal_type_1 &y = {variable(1)}",
         ),
         ("static threadgroup int x;", f"typedef int softmetal_type_0; softmetal_type_0 &x = {variable(0)}"),
-        ("float threadgroup x[4];", f"typedef float softmetal_type_0[ 4 ]; softmetal_type_0 &x = {variable(0)}"),
+        ("float threadgroup x[4];", f"typedef float softmetal_type_0[4]; softmetal_type_0 &x = {variable(0)}"),
         ("volatile threadgroup int x;", f"typedef volatile int softmetal_type_0; softmetal_type_0 &x = {variable(0)}"),
         ("float threadgroup *p = q;", "float *p = q;"),
         ("threadgroup float *p = q;", "float *p = q;"),

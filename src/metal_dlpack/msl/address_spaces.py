@@ -9,21 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from . import attributes
+from . import attributes, declarators
 from .declarations import FUNCTION, INSTANTIATION, Declaration, every
+from .declarators import SPACES
 from .messages import source_error
 from .tokens import Tokens
 
-_AS_CPP = {
-    "device": "",
-    "thread": "",
-    "threadgroup": "",
-    "constant": "const",
-    "object_data": "",
-    "ray_data": "",
-    "kernel": "",
-}
-SPACES = frozenset(_AS_CPP) - {"kernel"}
+_AS_CPP = dict.fromkeys(SPACES, "") | {"constant": "const", "kernel": ""}
 _NO_DIFFERENCE = {"inline", "static", "constexpr", "METAL_FUNC", "extern"}
 _WHY_NOT = (
     "this differs from the declaration in line {} in nothing but address spaces, and does something else: "
@@ -94,10 +86,9 @@ def _rest(tokens: Tokens, one: Declaration) -> list[str]:
     if one.kind == FUNCTION and one.parameters is not None:
         ranges = tokens.split(one.parameters + 1, tokens.partner[one.parameters])
         for place, (first, end) in enumerate(ranges):
-            words = attributes.left_out(tokens, first, end)
-            name = _name_at(words)
+            name = _name_at(tokens, first, end)
             if name is not None:
-                places[words[name]] = f"{place}"
+                places[tokens.words[name]] = f"{place}"
     words = without(tokens.words[one.head_end : one.last + 1])
     return [places.get(word, word) for word in words if word]
 
@@ -109,30 +100,28 @@ def _signature(tokens: Tokens, one: Declaration) -> list[str]:
     close = tokens.partner[one.parameters]
     signature = _once_const(attributes.left_out(tokens, one.first, one.parameters))
     for first, end in tokens.split(one.parameters + 1, close):
-        signature += [",", *_type_of_parameter(attributes.left_out(tokens, first, end))]
+        signature += [",", *_type_of_parameter(tokens, first, end)]
     after = attributes.left_out(tokens, close + 1, one.head_end)
     if one.is_constructor:
         after = [word for word in after if word not in SPACES]
     return [*signature, ")", *_once_const(after)]
 
 
-def _type_of_parameter(words: list[str]) -> list[str]:
+def _type_of_parameter(tokens: Tokens, first: int, end: int) -> list[str]:
     """`const device T *x = 0` and `constant T *y` both become const T *."""
-    name = _name_at(words)
-    words = [word for at, word in enumerate(words) if at != name]
+    name = _name_at(tokens, first, end)
+    ranges = [(first, end)] if name is None else [(first, name), (name + 1, end)]
+    words = [word for part in ranges for word in attributes.left_out(tokens, *part)]
     if "=" in words:
         words = words[: words.index("=")]
     pointer = next((at for at, word in enumerate(words) if word in {"*", "&", "&&"}), len(words))
     return _const_first(without(words[:pointer])) + _const_first(without(words[pointer:]))
 
 
-def _name_at(words: list[str]) -> int | None:
+def _name_at(tokens: Tokens, first: int, end: int) -> int | None:
     """Where the name of a parameter stands, if it has one."""
-    end = words.index("=") if "=" in words else len(words)
-    name = next((at for at in range(1, end) if words[at] == "[" and words[at - 1] not in {">", "]"}), end) - 1
-    types = [word for word in words[:name] if word.isidentifier() and word not in {"const", "volatile", *SPACES}]
-    is_name = types and name > 0 and words[name].isidentifier() and words[name - 1] != "::"
-    return name if is_name else None
+    declared = declarators.read(tokens, first, end)
+    return declared.declarators[0].name if declared and declared.declarators else None
 
 
 def _const_first(words: list[str]) -> list[str]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from . import declarators
 from .attributes import is_attribute
+from .declarators import CLASS_KEYS, Declarator, Declared
 from .tokens import Tokens
 
 FUNCTION, CLASS, INSTANTIATION, OTHER = "function", "class", "instantiation", "other"
 
-_CLASSES = {"struct", "class", "union", "enum"}
 _BEFORE_PARENTHESES_OF_NO_FUNCTION = {
     "__attribute__",
     "__declspec",
@@ -66,6 +67,59 @@ def every(declarations: list[Declaration]) -> Iterator[Declaration]:
         yield from every(declaration.members)
 
 
+def members(tokens: Tokens, body: int) -> list[Declaration]:
+    """The declarations of the class whose `{` is at `body`, one within a function too."""
+    return list(_in_scope(tokens, body + 1, tokens.partner[body], (), True))
+
+
+def aliases(tokens: Tokens) -> Iterator[tuple[str, Declared, Declarator]]:
+    """What each typedef, and each `using x = ...;`, calls by a name of its own, in functions too."""
+    words = tokens.words
+    for at in [at for at, word in enumerate(words) if word in {"typedef", "using"}]:
+        end = semicolon(tokens, at, len(words))
+        equals = words.index("=", at, end) if words[at] == "using" and "=" in words[at:end] else at
+        declared = declarators.read(tokens, equals + 1, end)
+        if declared is None or (words[at] == "using" and equals == at):
+            continue
+        if words[at] == "using":
+            nothing = Declarator(end, end, None, end, False, False, ())
+            yield words[at + 1], declared, (declared.declarators or [nothing])[0]
+        else:
+            yield from ((words[one.name], declared, one) for one in declared.declarators if one.name is not None)
+
+
+def statement(tokens: Tokens, at: int) -> tuple[int, int]:
+    """Where the statement, or what stands in a bracket, begins that words[at] is part of; and the bracket round it."""
+    words, partner = tokens.words, tokens.partner
+    first = None
+    while at > 0:
+        word = words[at - 1]
+        if word in {"{", "(", "["}:
+            return at if first is None else first, at - 1
+        ends = word in {";", ":"} or (word == "}" and not is_class_body(tokens, partner[at - 1]))
+        first = at if ends and first is None else first
+        at = partner[at - 1] if word in {"}", ")", "]"} else at - 1
+    return at if first is None else first, 0
+
+
+def is_class_body(tokens: Tokens, opening: int) -> bool:
+    """True for the `{` of a class or an enumeration."""
+    words, at = tokens.words, opening
+    while words[opening] == "{" and at > 0:
+        word = words[at - 1]
+        if word in CLASS_KEYS:
+            return True
+        if word == ")":
+            at = tokens.partner[at - 1]
+            if words[at - 1] not in declarators.WITH_PARENTHESES:
+                return False
+        elif word in {";", "{", "}", "(", "=", "->"}:
+            return False
+        else:
+            at = tokens.partner[at - 1] if word == "]" else tokens.before_angle(at - 1) if word == ">" else at - 1
+    return False
+
+
 def _in_scope(
     tokens: Tokens, begin: int, end: int, namespaces: tuple[str, ...], is_member: bool
 ) -> Iterator[Declaration]:
@@ -107,9 +161,9 @@ def _opens_namespace(tokens: Tokens, at: int) -> tuple[int, tuple[str, ...]] | N
 
 def _declaration(tokens: Tokens, first: int, end: int, namespaces: tuple[str, ...], is_member: bool) -> Declaration:
     words, partner = tokens.words, tokens.partner
-    at, is_template = _after_template(tokens, first)
+    at, is_template = after_template(tokens, first)
     if words[first] == "template" and words[first + 1] != "<":
-        last = _semicolon(tokens, first, end)
+        last = semicolon(tokens, first, end)
         return Declaration(INSTANTIATION, first, last, None, last, namespaces, None, False, is_member)
     made = Declaration(OTHER, first, end, None, end - 1, namespaces, None, is_template, is_member)
     is_class = False
@@ -139,13 +193,13 @@ def _declaration(tokens: Tokens, first: int, end: int, namespaces: tuple[str, ..
                 made.last = partner[at]
                 return made
             return _with_members(tokens, made, is_class, end)
-        elif word in _CLASSES and made.parameters is None:
+        elif word in CLASS_KEYS and made.parameters is None:
             is_class = True
         at += 1
     return made
 
 
-def _after_template(tokens: Tokens, at: int) -> tuple[int, bool]:
+def after_template(tokens: Tokens, at: int) -> tuple[int, bool]:
     """Where the declaration itself begins, after each `template <...>`; and if it is a template: `<>` makes none."""
     words = tokens.words
     is_template = False
@@ -171,11 +225,11 @@ def _with_value(tokens: Tokens, made: Declaration, at: int, end: int) -> Declara
     made.head_end = at
     if made.kind == FUNCTION and words[at + 1] not in {"default", "delete", "0"}:
         made.kind, made.parameters = OTHER, None
-    made.last = _semicolon(tokens, at, end)
+    made.last = semicolon(tokens, at, end)
     return made
 
 
-def _semicolon(tokens: Tokens, at: int, end: int) -> int:
+def semicolon(tokens: Tokens, at: int, end: int) -> int:
     """The `;` after words[at] that stands in no brackets, or the last word before `end`."""
     while at < end and tokens.words[at] != ";":
         at = tokens.partner[at] + 1 if tokens.words[at] in {"(", "[", "{"} else at + 1
@@ -210,20 +264,20 @@ def _with_members(tokens: Tokens, made: Declaration, is_class: bool, end: int) -
             name = _name_of_class(tokens, made)
             for member in made.members:
                 member.is_constructor = member.kind == FUNCTION and member.name(tokens) == name
-    made.last = _semicolon(tokens, close + 1, end)
+    made.last = semicolon(tokens, close + 1, end)
     return made
 
 
 def _name_of_class(tokens: Tokens, declaration: Declaration) -> str:
     words = tokens.words
-    at, _ = _after_template(tokens, declaration.first)
-    while at < declaration.head_end and words[at] not in _CLASSES:
+    at, _ = after_template(tokens, declaration.first)
+    while at < declaration.head_end and words[at] not in CLASS_KEYS:
         at += 1
     at += 1
     while at < declaration.head_end:
         if is_attribute(tokens, at) or words[at] == "(":
             at = tokens.partner[at]
-        elif words[at].isidentifier() and words[at] not in _CLASSES | {"alignas", "__attribute__"}:
+        elif words[at].isidentifier() and words[at] not in CLASS_KEYS | {"alignas", "__attribute__"}:
             return words[at]
         elif words[at] in {"{", ":"}:
             break

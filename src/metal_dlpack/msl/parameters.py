@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from . import attributes
+from . import attributes, declarators
 from .flags import INCLUDE
 from .integers import Integers
 from .messages import source_error
@@ -50,24 +50,12 @@ def bind(tokens: Tokens, opening: int, integers: Integers) -> list[Parameter]:
 
 
 def _read(tokens: Tokens, first: int, end: int) -> _Written:
-    words = tokens.words[first:end]
     found = {one.name: one.arguments for one in attributes.within(tokens, first, end)}
-    declared = words[: words.index("=")] if "=" in words else words
-    attribute = next((at for at in range(len(declared)) if attributes.is_attribute(tokens, first + at)), len(declared))
-    declared = declared[:attribute]
-    space = next((_BOUND[word] for word in declared if word in _BOUND), None)
-    return _Written(first, end, _name(declared), space, found)
-
-
-def _name(declared: list[str]) -> str:
-    """`x` of `float *x`, `float x[2]` and `float (&x)[2]`; nothing where there is a type alone."""
-    end = len(declared)
-    if "(" in declared and ")" in declared:
-        end = declared.index(")")
-    elif "[" in declared:
-        end = declared.index("[")
-    identifiers = [word for word in declared[:end] if word.isidentifier()]
-    return identifiers[-1] if len(identifiers) > 1 and declared[end - 1] == identifiers[-1] else ""
+    declared = declarators.read(tokens, first, end)
+    one = declared.declarators[0] if declared and declared.declarators else None
+    name = tokens.words[one.name] if one and one.name is not None else ""
+    space = next((_BOUND[word] for word in declared.spaces if word in _BOUND), None) if declared else None
+    return _Written(first, end, name, space, found)
 
 
 def _free_indices(written: list[_Written], kind: str, integers: Integers) -> Iterator[int]:

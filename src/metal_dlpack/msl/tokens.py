@@ -75,6 +75,16 @@ class Tokens:
             at += 1
         return index
 
+    def is_within_angles(self, first: int, index: int) -> bool:
+        """True if the word at `index` stands between a `<` and its `>` of words[first:]."""
+        at = first
+        while at < index:
+            behind = self.after_angle(at) if self.words[at] == "<" else at
+            if behind > index:
+                return True
+            at = behind if behind > at else self.partner[at] + 1 if self.words[at] in _CLOSING else at + 1
+        return False
+
     def before_angle(self, index: int) -> int:
         """The word before the `<` that the `>` at `index` closes."""
         depth, at = 0, index

@@ -106,12 +106,16 @@ template <class T> SOFTMETAL_CONVERGENT gathered<T> gather(T mine) {
 SOFTMETAL_UNSEEN void *variable_address(soft_u32 number, soft_u64 nbytes, soft_u64 alignment) {
     return softmetal_image.runtime->threadgroup_variable(number, nbytes, alignment);
 }
-/* A variable that the kernel declares as `threadgroup`, by the translator's number. */
-template <int number, class T> SOFTMETAL_INLINE T &threadgroup_variable() {
+/* A variable that the kernel declares as `threadgroup`, by the translator's number.  It lies as its
+ * type asks or, if that is more, as a type with the attributes of its declaration. */
+template <int number, class T, class declared_with = T>
+SOFTMETAL_INLINE T &threadgroup_variable() {
+    constexpr soft_u64 alignment =
+        alignof(T) > alignof(declared_with) ? alignof(T) : alignof(declared_with);
     __asm__ volatile(".pushsection softmetal_variables,\"aR\"\n.balign 8\n"
                      ".quad %c0, %c1, %c2\n.popsection" ::"i"(number),
-                     "i"(sizeof(T)), "i"(alignof(T)));
-    return *static_cast<T *>(variable_address(number, sizeof(T), alignof(T)));
+                     "i"(sizeof(T)), "i"(alignment));
+    return *static_cast<T *>(variable_address(number, sizeof(T), alignment));
 }
 
 /* The bytes that the variables take together, each counted once however often it is inlined. */
