@@ -201,6 +201,66 @@ def test_overloads_by_address_space_that_do_different_things_are_refused():
         Translation(source).checked_text()
 
 
+TILE = "template <class T> struct Tile { static constexpr constant int n = 1; };"
+FLAG = "template <class T> constant constexpr bool flag = false;"
+
+
+def tile(argument, n=4):
+    return f"template <class T> struct Tile<{argument}> {{ static constexpr constant int n = {n}; }};"
+
+
+#: What an address space decides, so that C++ would choose something else.
+DECIDED = [
+    f"{TILE}\n{tile('device T *')}",
+    f"{TILE}\n{tile('constant T *')}",
+    f"{tile('T *', 1)}{TILE}\n{tile('thread T &')}".replace("T *", "T &"),
+    f"{TILE}\ntypedef device float *P; template <> struct Tile<P> {{}};".replace("\ntypedef", "typedef").replace(
+        "template <> ", "\ntemplate <> "
+    ),
+    f"{TILE}\n{tile('device T *')} {tile('threadgroup T *')}",
+    f"{FLAG}\ntemplate <class T> constant constexpr bool flag<device T *> = true;",
+    "template <class T> struct is_device : false_type {};\ntemplate <class T> struct is_device<device T *> : true_type {};",
+    "template <class T> int f(T x) { return 1; }\ntemplate <class T> int f(device T *x) { return 4; }",
+    "template <class T> int f(device T *x) { return 1; }\nint f(threadgroup float *x) { return 4; }",
+    "template <class T> int f(thread T &x) { return 1; }\nint f(device float &x) { return 4; }",
+    "int f(device float *x) { return 1; }\nint f(const thread float *x) { return 4; }",
+    "int f(int n, const thread float *x) { return 1; }\nint f(int m, device float *x) { return 4; }",
+    "template <class T> int f(device T *x) { return 1; }\ntemplate <class T> int f(constant T *x) { return 4; }",
+    "int operator+(S a, const thread S &b) { return 1; }\nint operator+(S a, device S &b) { return 4; }",
+    "struct S { int f() const thread { return 1; }\nint f() device { return 4; } };",
+    "template <class T> int f(T x) {\n return is_same_v<T, device float *>; }",
+    "template <class T> int f(T x) {\n return metal::is_same<T, constant float *>::value; }",
+    "typedef threadgroup int *P; template <class T> int f(T x) {\n return __is_same(P, T); }",
+]
+#: What it decides without a difference, or where C++ chooses the same.
+NOT_DECIDED = [
+    f"template <class T> struct Tile; {tile('device T *')}",
+    f"template <class T> struct Tile {{}}; {tile('device T *')}",
+    f"{TILE} {tile('device T *', 1)}",
+    f"{TILE} {tile('device T *')} {tile('threadgroup T *')} {tile('thread T *')}",
+    f"{TILE} {tile('T *')}",
+    "int f(device float *x) { return 1; } int f(constant float *x) { return 4; }",
+    "int f(device float *x) { return 1; } int f(threadgroup int *x) { return 4; }",
+    "int f(device float *x) { return 1; } int f(threadgroup float *x, int n) { return 4; }",
+    "int f(device float *x) { return *x; } int f(const thread float *y) { return *y; }",
+    "template <class T> int f(thread T &x) { return 1; } int f(S x) { return 4; }",
+    "template <class T> int f(T n, device T *x) { return 1; } template <class T> int f(int3 n, thread T *x) { return 4; }",
+    "struct S { int f() const constant { return 1; } int f() device { return 4; } };",
+    "int f(device float *x) { return is_same_v<device float *, device int *>; }",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("source", DECIDED)
+def test_what_an_address_space_decides_is_refused_with_its_line(source):
+    with pytest.raises(SourceError, match=r"^program_source:2:\d+: error: .*address space"):
+        Translation(source).checked_text()
+
+
+@pytest.mark.parametrize("source", NOT_DECIDED)
+def test_what_an_address_space_does_not_decide_is_translated(source):
+    assert not re.search(r"\b(device|threadgroup|thread)\b", cpp(source))
+
+
 # ---- threadgroup memory ----
 
 

@@ -60,7 +60,7 @@ def _duplicates(tokens: Tokens, declarations: list[Declaration]) -> Iterator[Dec
             known = first.setdefault((str(one.body is None), *_signature(tokens, one)), one)
             if known is one or _head(tokens, one) == _head(tokens, known):
                 continue
-            if _rest(tokens, one) != _rest(tokens, known):
+            if rest(tokens, one) != rest(tokens, known):
                 raise source_error(tokens, one.first, _WHY_NOT.format(tokens.place(known.first)[1]))
             yield one
 
@@ -80,7 +80,7 @@ def _head(tokens: Tokens, one: Declaration) -> list[str]:
     return attributes.left_out(tokens, one.first, one.head_end)
 
 
-def _rest(tokens: Tokens, one: Declaration) -> list[str]:
+def rest(tokens: Tokens, one: Declaration) -> list[str]:
     """What follows the head, with parameters called by their places."""
     places = {}
     if one.kind == FUNCTION and one.parameters is not None:
@@ -109,13 +109,17 @@ def _signature(tokens: Tokens, one: Declaration) -> list[str]:
 
 def _type_of_parameter(tokens: Tokens, first: int, end: int) -> list[str]:
     """`const device T *x = 0` and `constant T *y` both become const T *."""
+    words = type_of_parameter(tokens, first, end)
+    pointer = next((at for at, word in enumerate(words) if word in {"*", "&", "&&"}), len(words))
+    return _const_first(without(words[:pointer])) + _const_first(without(words[pointer:]))
+
+
+def type_of_parameter(tokens: Tokens, first: int, end: int) -> list[str]:
+    """The words of a parameter's type: without its name, its attributes and its default."""
     name = _name_at(tokens, first, end)
     ranges = [(first, end)] if name is None else [(first, name), (name + 1, end)]
     words = [word for part in ranges for word in attributes.left_out(tokens, *part)]
-    if "=" in words:
-        words = words[: words.index("=")]
-    pointer = next((at for at, word in enumerate(words) if word in {"*", "&", "&&"}), len(words))
-    return _const_first(without(words[:pointer])) + _const_first(without(words[pointer:]))
+    return words[: words.index("=")] if "=" in words else words
 
 
 def _name_at(tokens: Tokens, first: int, end: int) -> int | None:

@@ -26,6 +26,7 @@ from .integers import Integers
 from .kernels import Kernel
 from .messages import source_error
 from .parameters import Parameter, bind
+from .space_choices import Choices
 from .tokens import Tokens
 
 _SPELLS_LINKAGE = {"inline", "static", "constexpr", "extern", "friend", "METAL_FUNC"}
@@ -145,7 +146,8 @@ class Translation:
             if id(one) in self._lacks or is_overload:
                 tokens.drop(one.first, one.last)
         stay = [one for one in self._declarations if tokens.words[one.first]]
-        stay = address_spaces.drop_duplicates(tokens, stay)
+        whole, stay = stay, address_spaces.drop_duplicates(tokens, stay)
+        Choices(self._source).refuse(whole)
         for one in stay:
             _give_linkage(tokens, one)
         attributes.take_out(tokens)
