@@ -4,13 +4,16 @@
     python3 tools/on_a_mac.py --quick                 without the test suite under Metal's validation
     python3 tools/on_a_mac.py tests/mac/test_pages_given.py  the questions of a file
 
-The questions are the tests of tests/mac.  Each runs in a process of its own, so that a crash is an answer too.  In a
-fresh checkout the script first builds the package and the frameworks into .venv.  docs/inside/on_a_mac.md says more.
+The questions are the tests of tests/mac.  Each runs in a process of its own, so that a crash is an answer too; so does
+each folder of the suite, several at a time.  What they say is in the file as soon as they say it.  In a fresh
+checkout the script first builds the package and the frameworks into .venv.  docs/inside/on_a_mac.md says more.
 """
 
 from __future__ import annotations  # macOS has a Python 3.9, which is told below what is missing
 
 import argparse
+import concurrent.futures
+import contextlib
 import importlib.metadata
 import importlib.util
 import os
@@ -19,9 +22,10 @@ import shutil
 import signal
 import subprocess
 import sys
-import textwrap
+import threading
 import time
 from pathlib import Path
+from typing import TextIO
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
@@ -30,6 +34,7 @@ NEWEST, OLDEST = 20, 11
 #: Metal's validation, and the runtime's words for what no pool holds.
 WATCHED = {"MTL_DEBUG_LAYER": "1", "MTL_DEBUG_LAYER_ERROR_MODE": "assert", "MTL_DEBUG_LAYER_WARNING_MODE": "nslog"}
 POOLS = {"OBJC_DEBUG_MISSING_POOLS": "YES"}
+SUITE_SECONDS = 1800  # for each folder
 PACKAGES = ("numpy", "torch", "mlx", "apache-tvm-ffi", "jax", "ml_dtypes", "pyobjc-framework-Metal", "pytest")
 
 
@@ -82,17 +87,24 @@ def version_of(package: str) -> str:
         return "not installed"
 
 
-def output_of(*command: str) -> str:
+def output_of(*command: str, **environment: str) -> str:
+    environment = {**os.environ, **environment}
     try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     except OSError:
         return "unknown"
     return done.stdout.strip() if done.returncode == 0 else "unknown"
 
 
+def macos_version() -> str:
+    """As the system has it, "" on another one.  platform.mac_ver() is told 10.16 by a Python that an old SDK built, and
+    so is sw_vers, unless it is asked like this."""
+    return output_of("sw_vers", "-productVersion", SYSTEM_VERSION_COMPAT="0") if platform.mac_ver()[0] else ""
+
+
 def facts() -> dict[str, str]:
     """Which machine, which versions."""
-    macos, page = platform.mac_ver()[0], os.sysconf("SC_PAGE_SIZE")
+    macos, page = macos_version(), os.sysconf("SC_PAGE_SIZE")
     memory = os.sysconf("SC_PHYS_PAGES") * page / 2**30
     chip = output_of("sysctl", "-n", "machdep.cpu.brand_string") if macos else platform.processor() or "unknown"
     commit = output_of("git", "describe", "--always", "--dirty")
@@ -125,10 +137,58 @@ def questions(paths: list[str]) -> list[str]:
     return [line for line in done.stdout.splitlines() if "::" in line]
 
 
-def ask(name: str, seconds: float, *, is_suite: bool = False) -> tuple[str, str]:
-    """How a test ended: passed, skipped, FAILED, hangs or a signal's name; and all that it said."""
+def folders() -> list[str]:
+    """The suite, folder by folder, without the questions."""
+    found = sorted({path.parent for path in (ROOT / "tests").glob("*/test_*.py")})
+    return [str(path.relative_to(ROOT)) for path in found if path.name != "mac"]
+
+
+class Report:
+    """The file, to which several answers are written at a time, line by line."""
+
+    def __init__(self, file: TextIO) -> None:
+        self.file = file
+        self.lock = threading.Lock()
+
+    def write(self, text: str) -> None:
+        with self.lock:
+            print(without_home(text), file=self.file, flush=True)
+
+
+#: The processes that run now, which end with this script.
+running: set[subprocess.Popen[str]] = set()
+
+
+def end(child: subprocess.Popen[str]) -> None:
+    """With all that it started.  A child that has ended is still there until it is waited for."""
+    if child in running:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+
+
+def listen(child: subprocess.Popen[str], seconds: float, report: Report, head: str) -> tuple[bool, str]:
+    """Write each line behind `head` as it comes.  Whether the child came to its end in time, and its last line."""
+    late, last = threading.Event(), ""
+
+    def stop() -> None:
+        late.set()
+        end(child)
+
+    timer = threading.Timer(seconds, stop)
+    timer.daemon = True
+    timer.start()
+    for line in child.stdout or ():
+        last = line.rstrip() or last
+        report.write(f"{head}{line.rstrip()}")
+    child.wait()
+    timer.cancel()
+    return not late.is_set(), last
+
+
+def ask(name: str, seconds: float, report: Report, *, is_suite: bool = False) -> str:
+    """How a test ended: passed, skipped, FAILED, hangs or a signal's name."""
     command = [*PYTEST, "-m", "not long", "-q", name] if is_suite else [*PYTEST, "-q", "-rs", "-s", name]
-    environment = {**os.environ, **(WATCHED if is_suite else POOLS)}
+    environment = {**os.environ, **(WATCHED if is_suite else POOLS), "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
         command,
         cwd=ROOT,
@@ -138,19 +198,45 @@ def ask(name: str, seconds: float, *, is_suite: bool = False) -> tuple[str, str]
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        start_new_session=True,  # it ends with all that it started
+        start_new_session=True,
     ) as child:
+        running.add(child)
         try:
-            said, _ = child.communicate(timeout=seconds)
-        except (subprocess.TimeoutExpired, KeyboardInterrupt) as why:
-            os.killpg(child.pid, signal.SIGKILL)
-            if isinstance(why, KeyboardInterrupt):
-                raise
-            return "hangs", child.communicate()[0]
+            is_in_time, last = listen(child, seconds, report, f"    {name} | " if is_suite else "    ")
+        except KeyboardInterrupt:
+            end(child)
+            raise
+        finally:
+            running.discard(child)
+    if not is_in_time:
+        return "hangs"
     if child.returncode < 0:
-        return signal.Signals(-child.returncode).name, said
-    last = said.rstrip().rpartition("\n")[2]
-    return "FAILED" if child.returncode else "skipped" if "skipped" in last and "passed" not in last else "passed", said
+        return signal.Signals(-child.returncode).name
+    return "FAILED" if child.returncode else "skipped" if "skipped" in last and "passed" not in last else "passed"
+
+
+def answer(name: str, seconds: float, report: Report, *, is_suite: bool = False) -> bool:
+    """Ask, and write what came of it.  Whether it is as it should be."""
+    started = time.monotonic()
+    came = ask(name, seconds, report, is_suite=is_suite)
+    head = f"== {name}: {came}, {time.monotonic() - started:.0f} s"
+    print(head, flush=True)
+    report.write(f"{head}\n")
+    return came in ("passed", "skipped")
+
+
+def answer_suite(names: list[str], report: Report) -> list[bool]:
+    """Half as many folders at a time as there are cores: the tests start processes of their own."""
+    workers = max(2, (os.cpu_count() or 2) // 2)
+    with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+        asked = [pool.submit(answer, name, SUITE_SECONDS, report, is_suite=True) for name in names]
+        try:
+            return [one.result() for one in asked]
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for child in list(running):
+                end(child)
+            raise
 
 
 def main() -> int:
@@ -161,22 +247,16 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=300, help="for each question; default: 300")
     arguments = parser.parse_args()
     set_up()
-    asked = [(name, arguments.seconds, False) for name in questions(arguments.paths)]
-    asked += [] if arguments.quick else [("tests", 3600, True)]
+    asked = questions(arguments.paths)
     lines = [f"{name:24}{value}" for name, value in facts().items()]
     lines += [f"{'time':24}{time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime())}", ""]
-    wrong = 0
     with open(arguments.output, "w", encoding="utf-8") as file:
-        print(without_home("\n".join(lines)), file=file, flush=True)
-        for name, seconds, is_suite in asked:
-            started = time.monotonic()
-            end, said = ask(name, seconds, is_suite=is_suite)
-            wrong += end not in ("passed", "skipped")
-            head = f"== {name}: {end}, {time.monotonic() - started:.0f} s"
-            print(head, flush=True)
-            text = "\n".join(said.strip().splitlines()[-100:])
-            print(without_home(f"{head}\n{textwrap.indent(text, '    ')}\n"), file=file, flush=True)
-    print(f"{len(asked)} answers; {wrong} are not as they should be. Send this file: {arguments.output}")
+        report = Report(file)
+        report.write("\n".join(lines))
+        good = [answer(name, arguments.seconds, report) for name in asked]  # one by one: some measure
+        good += [] if arguments.quick else answer_suite(folders(), report)
+    wrong = good.count(False)
+    print(f"{len(good)} answers; {wrong} are not as they should be. Send this file: {arguments.output}")
     return 1 if wrong else 0
 
 

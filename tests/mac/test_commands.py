@@ -65,7 +65,7 @@ def told_of(binding):
 
 @pytest.mark.needs_kernels
 def test_reflection_has_a_line_for_each_argument_but_the_position():
-    """Their order, and what is told of each, is Metal's."""
+    """What is told of each is Metal's.  The package takes the order from the source; this one is that or the indices'."""
     with pool():
         error, made = ctypes.c_void_p(), ctypes.c_void_p()
         library = library_of(REFLECTED, error)
@@ -78,7 +78,12 @@ def test_reflection_has_a_line_for_each_argument_but_the_position():
         count = send(bindings, "count", result=ctypes.c_ulong)
         lines = [told_of(send(bindings, "objectAtIndex:", ctypes.c_ulong(i))) for i in range(count)]
     print("\n".join(lines))
-    assert {"out", "packed", "both", "counter", "small", "shared"} <= {line.partition(":")[0] for line in lines}
+    names = [line.partition(":")[0] for line in lines if not line.startswith(("shared:", "unused:"))]
+    assert any(line.startswith("shared:") for line in lines)
+    orders = {"the signature's": ["out", "packed", "both", "counter", "small"],
+              "the indices'": ["both", "packed", "out", "counter", "small"]}  # fmt: skip
+    print("the order is", *([of for of, order in orders.items() if order == names] or ["ANOTHER"]))
+    assert names in orders.values()
 
 
 @pytest.mark.needs_kernels

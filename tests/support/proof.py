@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import re
 import sys
 import tempfile
 from contextlib import contextmanager
@@ -47,6 +48,12 @@ def stderr_lines():
 
 def missing_pools(lines):
     return [line for line in lines if "MISSING POOLS" in line]
+
+
+def leaks_counted(text):
+    """How many Apple's `leaks` has found.  None: it could not look, as into a process that is signed as hardened."""
+    found = re.search(r"^Process \d+: (\d+) leaks? for \d+ total leaked bytes", text, re.MULTILINE)
+    return found and int(found[1])
 
 
 def footprint():

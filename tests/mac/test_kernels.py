@@ -1,0 +1,144 @@
+"""Kernels of the user's on this machine's compiler and GPU: what md.kernel takes, refuses and computes."""
+
+import struct
+
+import numpy as np
+import pytest
+from proof import attempt
+
+import metal_dlpack as md
+
+pytestmark = [pytest.mark.mac, pytest.mark.needs_kernels]
+
+HEAD = "#include <metal_stdlib>\nusing namespace metal;\n"
+COUNT = 1000
+
+
+def numbers(dtype="float32"):
+    return np.linspace(-3, 3, COUNT, dtype=dtype)
+
+
+def test_arguments_reach_the_parameters_whose_place_they_have():
+    """In the order of the signature, whatever the indices are."""
+    kernel = md.kernel(
+        HEAD
+        + """
+        struct pair { float first; uint second; };
+        kernel void place(device float *out [[buffer(3)]], uint i [[thread_position_in_grid]],
+            device const float *x [[buffer(1)]], constant float &scale [[buffer(0)]],
+            constant pair &both [[buffer(5)]], device const uchar *bytes [[buffer(2)]])
+        {
+            out[i] = x[i] * scale + both.first + both.second + bytes[i];
+        }"""
+    )
+    print(*kernel.arguments, sep="\n")
+    out, x, small = md.zeros(COUNT), md.asarray(numbers()), md.full(COUNT + 3, 2, "uint8")
+    kernel(out, x, 0.5, struct.pack("fI", 3, 4), small[3:], n=COUNT)
+    assert np.allclose(out, numbers() * 0.5 + 9, rtol=1e-6)
+    out.fill(0)
+    kernel(bytes=small, both=struct.pack("fI", 3, 4), scale=0.5, x=x, out=out, n=COUNT)
+    assert np.allclose(out, numbers() * 0.5 + 9, rtol=1e-6)
+
+
+def test_views_constants_and_groups_are_what_they_are_without_a_mac():
+    kernel = md.Library(HEAD + """
+        constant uint STEP [[function_constant(0)]];
+        kernel void sums(device const float *x, device float *out, threadgroup float *room,
+            uint i [[thread_position_in_grid]], uint lane [[thread_position_in_threadgroup]],
+            uint group [[threadgroup_position_in_grid]], uint size [[threads_per_threadgroup]])
+        {
+            room[lane] = x[i * STEP];
+            threadgroup_barrier(mem_flags::mem_threadgroup);
+            for (uint half_size = size / 2; half_size > 0; half_size /= 2) {
+                if (lane < half_size) room[lane] += room[lane + half_size];
+                threadgroup_barrier(mem_flags::mem_threadgroup);
+            }
+            if (lane == 0) out[group] = room[0];
+        }""").kernel("sums", constants={"STEP": 2})  # fmt: skip
+    values = np.arange(2052, dtype="float32")
+    x, out = md.asarray(values)[4:], md.zeros(16)
+    kernel(x, out, groups=16, group=64, threadgroup_memory={"room": 256})
+    assert out.tolist() == values[4::2].reshape(16, 64).sum(1).tolist()
+    print(kernel.thread_execution_width, kernel.max_total_threads, kernel.threadgroup_memory)
+
+
+@pytest.mark.parametrize("mode", ["shared", "private"])
+def test_work_in_flight_comes_first_and_the_cpu_waits_for_a_kernel(mode):
+    kernel = md.kernel(
+        HEAD
+        + """
+        kernel void more(device float *x, uint i [[thread_position_in_grid]]) { x[i] = x[i] * 2 + 1; }"""
+    )
+    x, stream = md.zeros(1 << 20, storage=mode), md.Stream()
+    for _ in range(5):
+        kernel(x, n=x.size)
+        kernel(x, n=x.size, stream=stream)
+    assert set(np.asarray(x.copy(storage="shared"))[:: 1 << 12].tolist()) == {2**10 - 1}
+    attempt("seconds of the GPU's for 4 MiB", lambda: kernel.time(x, n=x.size))
+
+
+def test_bfloat_is_a_type():
+    kernel = md.kernel(
+        HEAD
+        + """
+        kernel void widen(device const bfloat *x, device float *out, uint i [[thread_position_in_grid]])
+        { out[i] = float(x[i]); }"""
+    )
+    x, out = md.full(COUNT, 1.5, "bfloat16"), md.zeros(COUNT)
+    kernel(x, out, n=COUNT)
+    assert set(out.tolist()) == {1.5}
+
+
+@pytest.mark.parametrize("math", ["safe", "relaxed", "fast"])
+def test_what_each_math_mode_makes_of_sums_nans_and_functions(math):
+    """For a person to judge, but for "safe"."""
+    kernel = md.kernel(HEAD + """
+        kernel void compute(device const float *x, device float *fused, device float *apart, device float *sine,
+            device uint *is_nan, uint i [[thread_position_in_grid]])
+        {
+            fused[i] = x[i] * x[i] - 1.0f / 3.0f;
+            float product = x[i] * x[i];
+            apart[i] = product - 1.0f / 3.0f;
+            sine[i] = exp(x[i]);
+            is_nan[i] = isnan(sqrt(x[i]));
+        }""", math=math)  # fmt: skip
+    x = numbers()
+    fused, apart, sine = (md.zeros(COUNT) for _ in range(3))
+    is_nan = md.zeros(COUNT, "uint32")
+    kernel(md.asarray(x), fused, apart, sine, is_nan, n=COUNT)
+    third = np.float32(1) / np.float32(3)
+    exact = (x.astype("float64") * x - third).astype("float32")
+    rounded = x * x - third
+    print("fused in one statement:", int((np.asarray(fused) == exact).sum()), "of", COUNT, "as if fused;",
+          int((np.asarray(fused) == rounded).sum()), "as if rounded twice")  # fmt: skip
+    print("fused across two:      ", int((np.asarray(apart) == exact).sum()), "of", COUNT)
+    off = np.abs(np.asarray(sine) / np.exp(x.astype("float64")) - 1).max()
+    print(f"exp is off by {off / 2**-23:.1f} units in the last place at most")
+    nans = int(np.asarray(is_nan).sum())
+    print("isnan(sqrt(x)) finds", nans, "of", int((x < 0).sum()))
+    assert math != "safe" or nans == (x < 0).sum()
+    assert math != "safe" or off < 4 * 2**-23
+
+
+def test_the_first_error_names_its_line():
+    with pytest.raises(md.CompileError) as caught:
+        md.kernel(HEAD + "kernel void broken(device float *x)\n{\n    x[0] = nowhere;\n}\n")
+    print(caught.value)
+    assert (caught.value.filename, caught.value.lineno) == ("program_source", 5)
+    assert "nowhere" in str(caught.value)
+
+
+@pytest.mark.parametrize("space", ["device const", "constant"])
+def test_an_offset_of_one_item_is_read_from_there(space):
+    """Metal asks for multiples of 4 bytes in the constant address space (Metal Feature Set Tables)."""
+    kernel = md.kernel(
+        HEAD
+        + f"""
+        kernel void read({space} float *x, device float *out, uint i [[thread_position_in_grid]]) {{ out[i] = x[i]; }}
+        """
+    )
+    values = np.arange(80, dtype="float32")
+    x, out = md.asarray(values), md.zeros(16)
+    for first in (1, 2, 3, 7, 64):
+        kernel(x[first : first + 16], out, n=16)
+        assert out.tolist() == values[first : first + 16].tolist(), first
