@@ -135,26 +135,31 @@ find_value(PyObject *given, const bridge_constant_facts *facts, PyObject **out)
     return result;
 }
 
-/* "'align_M' (bool), 'rows' (uint)": owned (+1). */
+/* "'align_M' (bool), 'rows' (uint)", of all or of those that must have a value: owned (+1). */
 static PyObject *
-describe(const bridge_constant_facts *facts, size_t count)
+describe(const bridge_constant_facts *facts, size_t count, bool is_all)
 {
     PyObject *text = PyUnicode_FromString(count == 0 ? "none" : "");
+    const char *before = "";
     for (size_t i = 0; text != NULL && i < count; i++) {
         char name[METAL_TYPE_NAME_MAX];
+        if (!is_all && !facts[i].is_required) {
+            continue;
+        }
         metal_type type = metal_type_of(facts[i].data_type);
         metal_type_write_name(&type, name);
-        Py_SETREF(text, PyUnicode_FromFormat("%U%s'%s' (%s)", text, i == 0 ? "" : ", ",
-                                             facts[i].name, name));
+        Py_SETREF(text,
+                  PyUnicode_FromFormat("%U%s'%s' (%s)", text, before, facts[i].name, name));
+        before = ", ";
     }
     return text;
 }
 
 static int
 refuse(PyObject *kernel_name, const char *format, PyObject *given,
-       const bridge_constant_facts *facts, size_t count)
+       const bridge_constant_facts *facts, size_t count, bool is_all)
 {
-    PyObject *known = describe(facts, count);
+    PyObject *known = describe(facts, count, is_all);
     if (known != NULL) {
         PyErr_Format(PyExc_TypeError, format, kernel_name, given, known);
         Py_DECREF(known);
@@ -203,7 +208,7 @@ read_values(PyObject *kernel_name, PyObject *given, const bridge_constant_facts 
             return refuse(kernel_name,
                           "Library.kernel: %R cannot be made with the constants %R; it needs "
                           "values for %U.",
-                          given, facts, count);
+                          given, facts, count, false);
         }
         int result = is_given != 1 ? is_given
                                    : add_value(kernel_name, value, &facts[i], out,
@@ -216,7 +221,7 @@ read_values(PyObject *kernel_name, PyObject *given, const bridge_constant_facts 
     if ((size_t)PyDict_GET_SIZE(given) != out->count) {
         return refuse(kernel_name,
                       "Library.kernel: %R does not have all of the constants %R; it has %U.",
-                      given, facts, count);
+                      given, facts, count, true);
     }
     out->key = make_key(out);
     return out->key == NULL ? -1 : 0;

@@ -97,7 +97,7 @@ def test_constants_are_values_of_the_kernel(constants):
         (
             None,
             TypeError,
-            r"'flags' cannot be made with the constants {}; it needs values for 'FLAG' \(bool\), 'PAIR' \(uint2\)",
+            r"'flags' cannot be made with the constants {}; it needs values for 'FLAG' \(bool\), 'PAIR' \(uint2\)\.",
         ),
         ({"FLAG": True}, TypeError, "it needs values for"),
         (

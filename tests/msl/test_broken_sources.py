@@ -127,6 +127,41 @@ def test_a_library_that_includes_what_is_not_supported_opens():
         library.compile("g", {})
 
 
+#: Declared, used and never defined: at the mark @.
+UNDEFINED = {
+    "a function": "@float g(float x);\nkernel void f(device float *x) { x[0] = g(1); }",
+    "a function of a namespace": "namespace n { @float g(float x); }\nkernel void f(device float *x) { x[0] = n::g(1); }",
+    "a static function": "@static float g(float x);\nkernel void f(device float *x) { x[0] = g(1); }",
+    "a function of C": '@extern "C" float g(float x);\nkernel void f(device float *x) { x[0] = g(1); }',
+    "a template": "@template <class T> T g(T x, metal::vec<T, 2> y);\nkernel void f(device float *x) { x[0] = g(1.0f, float2(1)); }",
+    "a member": "struct S {\n@float g(); };\nkernel void f(device float *x) { S s; x[0] = s.g(); }",
+    "a variable": "@extern constant float g[4];\nkernel void f(device float *x, constant int &n) { x[0] = g[n]; }",
+    "a variable of a class": "struct S {\n@static constant int g; };\nkernel void f(device float *x) { x[0] = S::g; }",
+    "what has no name": "struct S { S operator+(S); };\nkernel void @f(device float *x) { S s; s + s; }",
+}
+
+
+@pytest.mark.parametrize("command", kernel_images.EACH_COMPILER)
+@pytest.mark.parametrize("what", UNDEFINED)
+def test_what_is_not_defined_shows_its_line(what, command, monkeypatch):
+    monkeypatch.setenv("SOFTMETAL_CXX", kernel_images.command_of(command))
+    source, where = place(HEAD + UNDEFINED[what])
+    library = msl.open_library(source)
+    with pytest.raises(msl.SourceError) as caught:
+        library.compile("f", {})
+    first, shown, *_ = str(caught.value).splitlines()
+    assert re.match(
+        rf"program_source:{where}: error: the kernel 'f' uses '.*', which is declared and not defined$", first
+    )
+    assert shown == source.split("\n")[int(where.partition(":")[0]) - 1]
+
+
+def test_a_library_that_names_what_is_newest_opens():
+    source = "template <int bits> struct F;\ntemplate <> struct F<4> { using T = metal::int4b_format; };\n"
+    library = msl.open_library(f"{HEAD}{source}kernel void f(device float *x) {{ x[0] = 1; }}")
+    assert library.compile("f", {}).endswith(".so")
+
+
 CONSTANTS = """constant int n [[function_constant(0)]];
 constant bool is_there [[function_constant(7)]];
 constant int doubled = n * 2;

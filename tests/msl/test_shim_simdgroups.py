@@ -33,6 +33,14 @@ def lanes_of(count, group):
     return [np.flatnonzero(simdgroup == s) for s in simdgroup]
 
 
+def test_what_lanes_can_exchange_is_a_question_of_types(shim):
+    """By the name that real libraries ask: neither 64 bits nor bfloat."""
+    kinds = {"float": 1, "half": 1, "uint": 1, "short4": 1, "char": 1, "long": 0, "ulong2": 0, "bfloat": 0, "bool": 0}
+    shim.check(
+        " ".join(f"static_assert(__is_valid_simdgroup_type<{kind}>::value == {it});" for kind, it in kinds.items())
+    )
+
+
 def quads_of(count, group):
     return [
         members[lane // 4 * 4 : lane // 4 * 4 + 4]

@@ -105,6 +105,15 @@ def test_only_the_kernel_that_is_asked_for_has_a_body():
     assert "= 2;" in cpp(source) and "= 1;" in cpp(source)
 
 
+def test_what_a_kernel_calls_has_its_body():
+    """Functions that another stage's word marks are called as others are."""
+    source = "[[visible]] float g(float x) { return x + 3; } kernel void h(device float *x) { x[0] = 7; }"
+    source += "kernel void f(device float *x) { x[0] = g(1); } kernel void k(device float *x) { h(x); }"
+    f, k = (Translation(source).kernel_text(name, {}) for name in "fk")
+    assert "+ 3;" in f and "= 7;" not in f
+    assert "+ 3;" not in k and "= 7;" in k
+
+
 # ---- parameters ----
 
 
@@ -152,6 +161,14 @@ def test_what_binds_a_parameter(parameters, expected):
         ("uint2 [[thread_position_in_grid]]", ""),
         ("device float *", ""),
         ("device float *über\U00010330", "über\U00010330"),
+        ("coherent(device) device float *x", "x"),
+        ("device coherent(system) float *x", "x"),
+        ("coherent device float *x", "x"),
+        ("volatile device coherent float *x", "x"),
+        ("device float *coherent", "coherent"),
+        ("constant uint &coherent [[buffer(0)]]", "coherent"),
+        ("device float (*x)[4]", "x"),
+        ("device float *x __attribute__((unused))", "x"),
     ],
 )
 def test_the_name_of_a_parameter(parameter, name):
@@ -382,6 +399,21 @@ def test_function_constants_are_found_with_what_reaches_them():
         name: [one.name for one in translation.constants_of(kernel)] for name, kernel in translation.kernels.items()
     }
     assert reached == {"f": ["n"], "k": ["flag", "h"]}
+
+
+def test_what_asks_for_a_constant_that_the_kernel_does_not_need_is_left_out():
+    """The result of a call is made whoever uses it."""
+    source = "constant int n [[function_constant(0)]]; int twice(int x) { return 2 * x; } struct S { int v; };\n"
+    source += "constant int a = 1, b = twice(n); constant int c = twice(b); constant S s{twice(n)}; constant int d = twice(4);\n"
+    source += "kernel void f(device int *x) { x[0] = d; } kernel void g(device int *x) { x[0] = c; }"
+    translation = Translation(source)
+    assert [[one.name for one in translation.constants_of(kernel)] for kernel in translation.kernels.values()] == [
+        [],
+        ["n"],
+    ]
+    f, g = (squeezed(translation.kernel_text(name, {})) for name in "fg")
+    assert not re.search(r"\b(a|b|c) = |\bs\b", f) and "d = twice(4);" in f
+    assert "a = 1, b = twice(n);" in g and "c = twice(b);" in g
 
 
 def test_function_constants_get_their_values():

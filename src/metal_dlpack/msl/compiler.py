@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from . import cache
-from .errors import PROGRAM, CompilerError, CompilerNotFound, SourceError
+from .errors import PROGRAM, CompilerError, CompilerNotFound, SourceError, Undefined
 from .flags import (
     ALONE,
     CHECKED,
@@ -148,10 +148,13 @@ class Compiler:
         return output
 
     def _run(self, arguments: list[str], command: tuple[str, ...] | None = None) -> None:
-        """Run the compiler, or zig's linker, on files of our own: what goes wrong is not the user's."""
+        """Run the compiler, or zig's linker, on files of our own: of what goes wrong, only Undefined is the user's."""
         from .child import run
 
         code, _, errors = run([*(command or self.command), *arguments], "")
+        missing = _undefined_in(errors) if code else None
+        if missing:
+            raise Undefined(missing)
         if code:
             raise CompilerError(self._failure(code, errors))
 
@@ -162,6 +165,16 @@ class Compiler:
         first = "; ".join(errors.strip().splitlines()[:3])
         said = f": {first}" if first else "."
         return f"The kernel compiler ({' '.join(self.command)}, clang {self.version}) {how}{said}"
+
+
+def _undefined_in(errors: str) -> str | None:
+    """What GNU's linker or LLVM's misses."""
+    import re
+
+    found = re.search(
+        r"undefined reference to [`'](.+)'|undefined (?:\w+ )?symbol: (.+)|symbol `(.+)' isn't defined", errors
+    )
+    return next((name for name in found.groups() if name), None) if found else None
 
 
 def find() -> Compiler:

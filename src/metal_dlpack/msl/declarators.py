@@ -90,19 +90,6 @@ def attributes(tokens: Tokens, first: int, end: int) -> list[tuple[int, int]]:
     return found
 
 
-def after_coherent(tokens: Tokens, at: int) -> int:
-    """The word after `coherent` or `coherent(device)`, a qualifier of memory; `at` if there is none.
-
-    SPEC Metal Shading Language Specification 3.2: the word is no keyword, so that a parameter may be called so.
-    """
-    words = tokens.words
-    if words[at] != "coherent":
-        return at
-    if words[at + 1] == "(" and tokens.partner[at + 1] == at + 3 and words[at + 2].isidentifier():
-        return at + 4
-    return at + 1 if words[at + 1].isidentifier() or words[at + 1] == "::" else at
-
-
 def _after_type(tokens: Tokens, at: int, end: int, declared: Declared) -> int | None:
     """The word after the type that begins here, and what stands beside it; None if there is no type."""
     words = tokens.words
@@ -118,8 +105,6 @@ def _after_type(tokens: Tokens, at: int, end: int, declared: Declared) -> int | 
             at = behind
         elif word == "" or word in _QUALIFIERS:
             at += 1
-        elif (behind := after_coherent(tokens, at)) > at:
-            at = behind
         elif after > at:
             kind = "words" if word in _FUNDAMENTAL else "name"
             at = after
@@ -204,7 +189,7 @@ def _after_pointers(tokens: Tokens, at: int, end: int) -> tuple[int, bool, tuple
             is_indirect, spaces = True, ()
         elif words[at] in SPACES:
             spaces = (*spaces, words[at])
-        elif (behind := max(after_attribute(tokens, at), after_coherent(tokens, at))) > at:
+        elif (behind := after_attribute(tokens, at)) > at:
             at = behind - 1
         elif words[at] not in {"", "."} and words[at] not in _QUALIFIERS:  # three points are those of a pack
             break

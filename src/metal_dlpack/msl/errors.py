@@ -16,5 +16,13 @@ class CompilerError(RuntimeError):
     """The compiler itself does not work: it crashed, was killed, took too long, or its answer is not understood."""
 
 
+class Undefined(CompilerError):
+    """The linker misses what a source declares and does not define: `symbol`, as C++ spells it."""
+
+    def __init__(self, symbol: str) -> None:
+        super().__init__(f"'{symbol}' is not defined.")
+        self.symbol = symbol
+
+
 class CompilerNotFound(CompilerError):
     """No clang was found that can compile kernels; the text says where it was looked for and how to get one."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import cache, compiler
-from .errors import PROGRAM, CompilerError, SourceError
+from .errors import PROGRAM, SourceError, Undefined
 from .flags import translator_hash
 
 if TYPE_CHECKING:
@@ -78,19 +78,10 @@ class Library:
         text = self._kernel_text(*kernel)
         try:
             found.build(text, out, math=self._math, checked=is_checked, source=self._source)
-        except CompilerError as error:
-            raise self._explained(error, kernel[0]) from None
-
-    def _explained(self, error: CompilerError, name: str) -> Exception:
-        """The linker misses a function constant: the source asks for its value."""
-        from .function_constants import MISSING
-
-        index = str(error).partition(MISSING)[2].partition("'")[0].partition(";")[0]
-        if self._translation is None or not index.isdecimal():
-            return error
-        from .messages import of_the_user
-
-        return of_the_user(self._translation.lacks_constant(name, int(index)), self._source)
+        except Undefined as error:
+            assert self._translation is not None
+            with _lines_of_the_user(self._source):
+                raise self._translation.lacks_definition(kernel[0], error.symbol) from None
 
     def _kernel_text(self, name: str, constants: Mapping[int, bytes]) -> str:
         with self._lock:

@@ -12,6 +12,7 @@ from . import (
     attributes,
     conditionals,
     declarations,
+    declarators,
     function_constants,
     kernels,
     literals,
@@ -19,7 +20,8 @@ from . import (
     threadgroup_variables,
     unsupported,
 )
-from .declarations import FUNCTION, Declaration
+from .declarations import FUNCTION, OTHER, Declaration
+from .diagnostics import metal_names
 from .errors import SourceError
 from .function_constants import FunctionConstant
 from .integers import Integers
@@ -38,6 +40,7 @@ class Translation:
 
     def __init__(self, preprocessed: str):
         source = Tokens.of(preprocessed)
+        address_spaces.drop_coherence(source)
         self._source = source
         if "double" in source.words:
             raise source_error(source, source.words.index("double"), "'double' is not supported in Metal")
@@ -49,24 +52,30 @@ class Translation:
         self._variables = threadgroup_variables.find(source, found)
         self._lacks = unsupported.find(source, found)
         self._bound: dict[int, list[Parameter]] = {}
+        self._reached_by: dict[str, set[str]] = {}
 
     def constants_of(self, kernel: Kernel) -> list[FunctionConstant]:
         """The function constants that a kernel can reach, through whatever it names.
 
         Raises SourceError for one that no value can be given to.
         """
-        if not self.constants:
-            return []
-        reached: set[str] = set()
-        ahead = {word for one in (kernel.declaration, kernel.instantiation) if one for word in self._mentions(one)}
-        while ahead:
-            reached |= ahead
-            named = {word for name in ahead for one in self._by_name.get(name, []) for word in self._mentions(one)}
-            ahead = named - reached
+        reached = self._reached(kernel) if self.constants else set()
         found = [constant for constant in self.constants if constant.name in reached]
         for constant in found:
             function_constants.refuse_unknown_type(self._source, constant)
         return found
+
+    def _reached(self, kernel: Kernel) -> set[str]:
+        """The words of a kernel, and of every declaration that one of them names."""
+        if kernel.name not in self._reached_by:
+            reached: set[str] = set()
+            ahead = {word for one in (kernel.declaration, kernel.instantiation) if one for word in self._mentions(one)}
+            while ahead:
+                reached |= ahead
+                named = {word for name in ahead for one in self._by_name.get(name, []) for word in self._mentions(one)}
+                ahead = named - reached
+            self._reached_by[kernel.name] = reached
+        return self._reached_by[kernel.name]
 
     def checked_text(self) -> str:
         """Everything that a compiler can check before a kernel is asked for: all but templates' insides."""
@@ -86,10 +95,47 @@ class Translation:
                 raise self.lacks_constant(name, index)
         tokens = self._cpp.copy()
         function_constants.specialise(tokens, self.constants, values, is_final=True)
+        reached = self._reached(kernel)
         for other in self.kernels.values():
-            if other.instantiation is None and other.declaration is not kernel.declaration:
+            if other.instantiation is None and other.declaration.name(self._source) not in reached:
                 _drop_body(tokens, other.declaration)
+        self._drop_what_asks_for_others(tokens, reached, values)
         return f"SOFTMETAL_TEXT_BEGIN\n{tokens.text()}\nSOFTMETAL_TEXT_END\n{image}"
+
+    def _drop_what_asks_for_others(self, tokens: Tokens, reached: set[str], values: Mapping[int, bytes]) -> None:
+        """Drop variables that are made of a function constant without a value, and that the kernel does not reach.
+
+        Where their value is the result of a call, the compiler makes it whoever uses it.
+        """
+        asking = {one.name for one in self.constants if one.index not in values}
+        for one in self._declarations if asking else ():
+            names = set(self._names(one))
+            is_variable = one.kind == OTHER and tokens.words[one.head_end] in {"=", "{"} and names
+            if is_variable and names.isdisjoint(reached) and not asking.isdisjoint(self._mentions(one)):
+                tokens.drop(one.first, one.last)
+                asking |= names
+
+    def _names(self, one: Declaration) -> Iterable[str]:
+        """What it declares: of variables, each."""
+        first, _ = declarations.after_template(self._source, one.first)
+        declared = declarators.read(self._source, first, one.last) if one.kind == OTHER else None
+        if declared is None or len(declared.declarators) < 2:
+            return [one.name(self._source)]
+        return [self._source.words[each.name] for each in declared.declarators if each.name is not None]
+
+    def lacks_definition(self, name: str, symbol: str) -> SourceError:
+        """The error of a kernel that needs what is not defined: a function constant, or what is only declared."""
+        index = symbol.removeprefix(function_constants.MISSING)
+        if index != symbol:
+            return self.lacks_constant(name, int(index))
+        plain = re.sub(r"<[^<>]*>", "", re.sub(r"<[^<>]*>", "", symbol)).partition("(")[0]
+        called = re.split(r"[ :]", plain)[-1]
+        known = (
+            one for one in declarations.every(self._declarations) if one.body is None and called in self._names(one)
+        )
+        place = next((one.first for one in known), self.kernels[name].at)
+        text = f"the kernel '{name}' uses '{metal_names(symbol)}', which is declared and not defined"
+        return source_error(self._source, place, text)
 
     def lacks_constant(self, name: str, index: int) -> SourceError:
         """The error of a kernel that reads a function constant without a value."""
@@ -129,7 +175,8 @@ class Translation:
     def _by_name(self) -> dict[str, list[Declaration]]:
         named: dict[str, list[Declaration]] = {}
         for one in self._declarations:
-            named.setdefault(one.name(self._source), []).append(one)
+            for name in self._names(one):
+                named.setdefault(name, []).append(one)
         return named
 
     @cached_property

@@ -12,6 +12,7 @@ _FEATURES = {
     "textures and samplers": r"texture(1d|2d|3d|cube)\w*|texture_buffer|depth(2d|cube)\w*|sampler|sampler_state",
     "ray tracing": r"raytracing|intersector|intersection_query|acceleration_structure|\w+_acceleration_structure",
     "MetalPerformancePrimitives": r"mpp|tensor_(ops|handle|inline|offset)|cooperative_tensor|dextents",
+    "tensors of numbers smaller than a byte": r"u?int[1-7]b_format|fp\d_\w+_format",
     "indirect command buffers": r"command_buffer|render_command|compute_command|compute_pipeline_state",
     "function tables": r"visible_function_table|intersection_function_table",
     "imageblocks": r"imageblock|imageblock_slice|threadgroup_imageblock",

@@ -13,6 +13,15 @@
 #include "softmetal_math.h"
 #include "softmetal_synchronization.h"
 
+namespace metal {
+/* Apple's own name for what lanes can exchange, which real libraries ask: neither 64 bits nor bfloat. */
+template <class T, class = void> struct __is_valid_simdgroup_type
+    : bool_constant<is_arithmetic_v<T> && sizeof(T) <= 4 && !is_same_v<T, bool> &&
+                    !is_same_v<T, bfloat>> {};
+template <class T, int N> struct __is_valid_simdgroup_type<vec<T, N>>
+    : __is_valid_simdgroup_type<T> {};
+} // namespace metal
+
 namespace softmetal {
 /* The lane that another one is, seen from this one, among `width` neighbours. */
 struct neighbours {
