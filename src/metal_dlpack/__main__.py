@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import io
 import json
-import os
 import shlex
 import sys
 import sysconfig
+from collections.abc import Callable
 
 from . import __version__, get_cmake_dir, get_include, get_pkgconfig_dir
 
@@ -19,14 +19,15 @@ def main(arguments: list[str] | None = None) -> int:
         description="What this machine can share: devices, frameworks, and which pairs share "
         "memory, found by sharing. Exits with 1 if a pair that should share does not.",
     )
-    parser.add_argument("--version", action="version", version=__version__)
+    parser.add_argument("--version", action="store_true", help="print the version")
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     places = parser.add_argument_group("for extension modules; printed instead of the doctor's report")
     places.add_argument("--includes", action="store_true", help="print the -I flags of metal_dlpack.h and Python.h")
     places.add_argument("--cmakedir", action="store_true", help="print the folder for CMake's metal_dlpack_ROOT")
     places.add_argument("--pkgconfigdir", action="store_true", help="print the folder for PKG_CONFIG_PATH")
     options = parser.parse_args(arguments)
-    asked = [
+    asked: list[tuple[bool, Callable[[], str]]] = [
+        (options.version, lambda: __version__),
         (options.includes, include_flags),
         (options.cmakedir, get_cmake_dir),
         (options.pkgconfigdir, get_pkgconfig_dir),
@@ -35,11 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
     if lines:
         print("\n".join(lines))
         return 0
-    try:
-        return show_findings(options.json)
-    except BrokenPipeError:  # `| head`: nobody reads the rest, nor what Python says of that at its end
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    return show_findings(options.json)
 
 
 def include_flags() -> str:
@@ -60,4 +57,6 @@ def show_findings(as_json: bool) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from .conformance.command_line import run
+
+    run(main, "python -m metal_dlpack")

@@ -2,14 +2,11 @@
 
 import io
 import json
-import os
 import re
-import subprocess
 import sys
 
 import pytest
 from children import run_child
-from places import python_path
 
 import metal_dlpack as md
 from metal_dlpack.__main__ import main
@@ -158,25 +155,6 @@ def test_any_character_is_printed_where_the_output_has_few(monkeypatch):
     monkeypatch.setattr(sys, "stdout", out)
     assert main([]) == 0
     assert out.buffer.getvalue().startswith(rb"an err\xf6neous driver")
-
-
-def test_an_output_that_nobody_reads_ends_it_without_a_word():
-    code = (
-        "import sys; from metal_dlpack import __main__; from metal_dlpack.asking import doctor; doctor.runnable_probes = list;"
-        "sys.exit(__main__.main([]))"
-    )
-    reader, writer = os.pipe()
-    os.close(reader)
-    with os.fdopen(writer, "wb") as output:
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            env=os.environ | {"PYTHONPATH": python_path()},
-            stdout=output,
-            stderr=subprocess.PIPE,
-            timeout=60,
-            check=False,
-        )
-    assert (done.returncode, done.stderr) == (1, b"")
 
 
 def test_without_a_framework_the_doctor_says_what_to_install(monkeypatch, capsys):

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 import threading
 from collections.abc import Iterator
 
+from .command_line import run
 from .judging import CASE_TIMEOUT_S, RULES, Missing, Report, judge
 from .libraries import LIBRARIES
 from .report import as_dict, describe, describe_rule, table
 from .rules import Side
 
 #: What the exit status says.
-ALL_KEPT, BROKEN, NOT_JUDGED, INTERRUPTED = 0, 1, 2, 130
+ALL_KEPT, BROKEN, NOT_JUDGED = 0, 1, 2
 
 
 def parser() -> argparse.ArgumentParser:
@@ -87,8 +87,6 @@ def main(arguments: list[str] | None = None) -> int:
     except (Missing, LookupError) as error:
         print(f"python -m metal_dlpack.conformance: {error}", file=sys.stderr)
         return NOT_JUDGED
-    except KeyboardInterrupt:
-        return INTERRUPTED
     if options.json:
         print(json.dumps([as_dict(report) for report in judged], indent=2))
     elif options.scores:
@@ -97,6 +95,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # --list | head
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ends the child too
-    sys.exit(main())
+    run(main, "python -m metal_dlpack.conformance")

@@ -12,8 +12,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from typing import Any, TextIO
+
+from .tied_process import TiedProcess, watch
 
 #: A library may be imported for the first time, on a slow disk.
 IMPORT_TIMEOUT_S = 240.0
@@ -27,18 +29,19 @@ class Child:
 
     def __init__(self, module: str, *arguments: str) -> None:
         code = f"import sys; from {module} import main; main(*sys.argv[1:])"
+        if sys.platform != "linux":
+            code = f"from {watch.__module__} import watch; watch({os.getpid()}); {code}"
         paths = [path or os.getcwd() for path in sys.path]
         self.end = ""  #: how it ended, once there is no answer
         self._rest = b""
         with ExitStack() as opened:  # closed at once if no process can be started
             self._errors = opened.enter_context(tempfile.TemporaryFile())
-            self._process = subprocess.Popen(
+            self._process = TiedProcess(
                 [sys.executable, "-c", code, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
                 env={"JAX_PLATFORMS": "cpu", **os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-                start_new_session=True,  # a library may fork
             )
             opened.pop_all()
 
@@ -46,11 +49,7 @@ class Child:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with suppress(ProcessLookupError, PermissionError):  # a Mac forbids it where only zombies are left
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+        self._process.end()
         self._errors.close()
 
     def answer(self, patience_s: float | None = None) -> Answer | None:

@@ -7,7 +7,6 @@ is not here, and name the class on the command line: ``--producer mypackage.test
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,9 +28,11 @@ class Library:
 
     def version(self) -> str:
         """The version to be shown beside the score."""
+        from importlib.metadata import PackageNotFoundError, version  # slow to import
+
         try:
-            return importlib.metadata.version(self.distribution)
-        except (importlib.metadata.PackageNotFoundError, ValueError):
+            return version(self.distribution)
+        except (PackageNotFoundError, ValueError):
             return ""
 
     # ---- as a producer ----

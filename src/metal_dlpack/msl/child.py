@@ -18,10 +18,12 @@ SECONDS = 120
 def run(command: list[str], text: str, *, seconds: float = SECONDS) -> tuple[int, str, str]:
     """Run a compiler on a text; return its exit code, output and errors.  Raises CompilerError if it cannot run.
 
-    What it starts ends with it, also when it takes too long or the caller is interrupted.
+    What it starts ends with it, also when it takes too long, or this process is interrupted or killed.
     """
+    from metal_dlpack.conformance.tied_process import TiedProcess  # takes a while, and many a kernel is not compiled
+
     try:
-        child = subprocess.Popen(
+        child = TiedProcess(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -31,7 +33,6 @@ def run(command: list[str], text: str, *, seconds: float = SECONDS) -> tuple[int
             errors="surrogateescape",
             cwd=EMPTY,  # where a source in quotes is looked for: the user's folder has no part in it, as with Metal
             env=_environment(),
-            process_group=0,
         )
     except OSError as error:
         raise CompilerError(f"{shlex.join(command[:1])} does not start: {error.strerror}.") from error
@@ -42,9 +43,7 @@ def run(command: list[str], text: str, *, seconds: float = SECONDS) -> tuple[int
             f"The kernel compiler ({shlex.join(command[:1])}) was stopped: it took longer than {seconds:g} s."
         ) from error
     finally:
-        if child.poll() is None:
-            os.killpg(child.pid, signal.SIGKILL)
-            child.communicate()
+        child.end()
     return child.returncode, output, errors
 
 

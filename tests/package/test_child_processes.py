@@ -1,0 +1,192 @@
+"""Child processes of the package end with it, and its programs end well when their output does not take it all."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from children import run_child
+from places import SRC, python_path
+
+#: A module that hangs when it is imported, with a process of its own; both write down who they are.
+HANGS = """
+import os, subprocess, time
+from pathlib import Path
+here = Path(os.environ["PIDS"])
+(here / "grandchild").write_text(str(subprocess.Popen(["sleep", "60"]).pid))
+(here / "child.part").write_text(str(os.getpid()))
+(here / "child.part").rename(here / "child")
+{hang}
+"""
+#: A consumer that hangs does it with the GIL or without.
+HANGING = {"without the GIL": "time.sleep(60)", "with the GIL": "import ctypes; ctypes.PyDLL(None).sleep(60)"}
+#: A compiler's environment has only what it needs.
+COMPILES = """
+import os, sys
+from metal_dlpack.msl import child
+child._environment = lambda: dict(os.environ)
+child.run([sys.executable, os.environ["PIDS"] + "/hangs.py"], "")
+"""
+#: What starts a child of ours: arguments of Python.
+STARTS = {
+    "doctor": ["-m", "metal_dlpack"],
+    "doctor, as JSON": ["-m", "metal_dlpack", "--json"],
+    "kit, a producer": ["-m", "metal_dlpack.conformance", "--producer", "hangs:Library"],
+    "kit, a consumer": ["-m", "metal_dlpack.conformance", "--consumer", "hangs:Library"],
+    "trial": ["-c", "from metal_dlpack.asking.trials import trial_of; trial_of('torch')"],
+    "compiler": ["-c", COMPILES],
+}
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a thread of the child watches its parent")
+
+
+def is_running(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_until(is_so, seconds=20):
+    deadline = time.monotonic() + seconds
+    while not is_so() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return is_so()
+
+
+@pytest.fixture
+def started(tmp_path):
+    """Start a Python whose child hangs; returns it, and the pids of that child and of the child's own."""
+    parents, pids = [], []
+
+    def start(arguments, hang):
+        # whichever framework the child imports
+        for name in ("numpy", "ml_dtypes", "torch", "tvm_ffi", "jax", "mlx", "hangs"):
+            (tmp_path / f"{name}.py").write_text(HANGS.format(hang=hang))
+        environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{python_path()}", "PIDS": str(tmp_path)}
+        parents.append(subprocess.Popen([sys.executable, *arguments], env=environment, stdout=subprocess.DEVNULL))
+        assert wait_until(lambda: (tmp_path / "child").exists() or parents[0].poll() is not None, 60)
+        pids.extend(int((tmp_path / name).read_text()) for name in ("child", "grandchild"))
+        assert all(map(is_running, pids))
+        return parents[0], pids
+
+    yield start
+    for parent in parents:
+        parent.kill()
+        parent.wait()
+    for pid in filter(is_running, pids):
+        os.kill(pid, signal.SIGKILL)
+
+
+@linux_only
+@pytest.mark.parametrize("hang", HANGING.values(), ids=HANGING)
+@pytest.mark.parametrize("arguments", STARTS.values(), ids=STARTS)
+def test_a_child_ends_with_a_parent_that_is_killed(started, arguments, hang):
+    parent, pids = started(arguments, hang)
+    parent.kill()
+    assert wait_until(lambda: not any(map(is_running, pids)))
+
+
+@linux_only
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, *(pytest.param(n, marks=pytest.mark.long) for n in (signal.SIGHUP, signal.SIGINT))]
+)
+@pytest.mark.parametrize("arguments", STARTS.values(), ids=STARTS)
+def test_a_child_ends_with_a_parent_that_is_stopped(started, arguments, number):
+    parent, pids = started(arguments, "time.sleep(60)")
+    parent.send_signal(number)
+    assert wait_until(lambda: not any(map(is_running, pids)))
+    parent.wait(20)
+
+
+def test_a_child_that_watches_its_parent_ends_its_group_after_it(tmp_path):
+    """As on a Mac, where no signal comes."""
+    code = (
+        "import subprocess, sys, os, time; from metal_dlpack.conformance import tied_process as tied; tied.LOOK_S = 0.05;"
+        "helper = subprocess.Popen(['sleep', '60']);"
+        f"open({str(tmp_path / 'pids')!r}, 'w').write(f'{{os.getpid()}} {{helper.pid}} .');"
+        "tied.watch(int(sys.argv[1])); time.sleep(60)"
+    )
+    starter = (
+        "import subprocess, sys, os, time;"
+        f"subprocess.Popen([sys.executable, '-c', {code!r}, str(os.getpid())], start_new_session=True); time.sleep(60)"
+    )
+    environment = {**os.environ, "PYTHONPATH": python_path()}
+    with subprocess.Popen([sys.executable, "-c", starter], env=environment) as parent:
+        place = tmp_path / "pids"
+        assert wait_until(lambda: place.exists() and place.read_text().endswith("."), 60)
+        pids = [int(word) for word in place.read_text().split()[:2]]
+        time.sleep(0.3)
+        assert all(map(is_running, pids))
+        parent.kill()
+    assert wait_until(lambda: not any(map(is_running, pids)))
+
+
+def test_only_one_module_starts_processes():
+    """What starts one elsewhere leaves it behind when it is killed itself."""
+    starts = re.compile(
+        r"subprocess\.(Popen|run|call|check_\w+|get\w*output)\b|\bPopen\(|os\.(fork|spawn\w*|popen|system)\(|import multiprocessing"
+    )
+    found = {path.relative_to(SRC).as_posix() for path in SRC.rglob("*.py") if starts.search(path.read_text())}
+    assert found == {"metal_dlpack/conformance/tied_process.py"}
+
+
+# ---- outputs ----
+
+#: What prints something on stdout, by the program.
+PRINTS = [
+    ["-m", "metal_dlpack", "--version"],
+    ["-m", "metal_dlpack", "--includes"],
+    ["-m", "metal_dlpack"],
+    ["-m", "metal_dlpack", "--json"],
+    ["-m", "metal_dlpack.conformance", "--list"],
+    ["-m", "metal_dlpack.conformance", "--producer", "toy_library:Toy", "--rule", "items"],
+    ["-m", "metal_dlpack.conformance", "--producer", "toy_library:Toy", "--rule", "items", "--json"],
+]
+
+
+def printed_to(arguments, output, **environment):
+    """Exit code and stderr; the doctor finds no device, so that it is quick."""
+    given = {**os.environ, "PYTHONPATH": python_path(), "SOFTMETAL_DEVICES": "none", **environment}
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        env=given,
+        stdout=output,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.skipif(not os.access("/dev/full", os.W_OK), reason="no /dev/full")
+@pytest.mark.parametrize("buffering", [None, "1"], ids=["buffered", "not buffered"])
+@pytest.mark.parametrize("arguments", PRINTS, ids=" ".join)
+def test_a_full_disk_is_a_sentence(arguments, buffering):
+    with open("/dev/full", "w") as full:
+        code, said = printed_to(arguments, full, PYTHONUNBUFFERED=buffering or "")
+    name = " ".join(arguments[:2])
+    assert (code, said) == (74, f"python {name}: the output cannot be written: No space left on device.\n")
+
+
+@pytest.mark.parametrize("arguments", PRINTS, ids=" ".join)
+def test_a_reader_who_has_seen_enough_is_no_error(arguments):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as output:
+        assert printed_to(arguments, output) == (-signal.SIGPIPE, "")
+
+
+@pytest.mark.parametrize("arguments", PRINTS, ids=" ".join)
+def test_a_closed_output_is_no_traceback(arguments):
+    done = run_child(
+        ["-c", "import os, sys; os.close(1); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"],
+        *arguments,
+        SOFTMETAL_DEVICES="none",
+    )
+    assert "Traceback" not in done.stderr
+    assert done.returncode in (0, 1)
