@@ -69,7 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.softmetal_seed == "random":
         chosen = getattr(config, "workerinput", {}).get("softmetal_seed")
         config.option.softmetal_seed = chosen or str(1 + int.from_bytes(os.urandom(3), "little"))
-    check_kernels()
+    check_kernels(config)
     asked = asked_settings(config.option)
     if not asked:
         return
@@ -82,26 +82,39 @@ def pytest_configure(config: pytest.Config) -> None:
             "The options --softmetal-... need the software Metal, and metal_dlpack uses Apple's Metal here. "
             "Leave them out on a Mac."
         )
+    settings = current_settings(asked)
     try:
         softmetal.configure(**asked)
     except ValueError as error:
         raise pytest.UsageError(f"--softmetal-...: {error}") from None
-    # Processes that tests start get them as well, and `restore` finds them.
+    # Processes that tests start get them as well.
     before = {variable(name): os.environ.get(variable(name)) for name in asked}
     os.environ.update({variable(name): value for name, value in asked.items()})
-    config.add_cleanup(lambda: undo(before, asked))
+    config.add_cleanup(lambda: undo(before, settings))
 
 
-def check_kernels() -> None:
+def check_kernels(config: pytest.Config) -> None:
     """For kernels of the whole run, also those that are made while tests are collected."""
     if CHECK in os.environ:
         return
+    before: dict[str, str | None] = {"kernel_check": None}
+    if reads_settings():
+        before = current_settings(before)
     os.environ[CHECK] = "1"
-    if "metal_dlpack._core" in sys.modules:  # it may have read the environment
+    if reads_settings():
         from metal_dlpack import softmetal
 
-        if softmetal.is_present():
-            softmetal.configure(kernel_check=1)
+        softmetal.configure(kernel_check=1)
+    config.add_cleanup(lambda: undo({CHECK: None}, before))
+
+
+def reads_settings() -> bool:
+    """Whether the software Metal is loaded: it may have read the environment."""
+    if "metal_dlpack._core" not in sys.modules:
+        return False
+    from metal_dlpack import softmetal
+
+    return softmetal.is_present()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -110,21 +123,24 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["softmetal_seed"] = node.config.option.softmetal_seed
 
 
-def undo(variables: dict[str, str | None], names: Iterable[str]) -> None:
+def undo(variables: dict[str, str | None], settings: dict[str, str | None]) -> None:
     for name, value in variables.items():
-        os.environ.pop(name) if value is None else os.environ.update({name: value})
-    restore(names)
+        os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+    if reads_settings():
+        from metal_dlpack import softmetal
+
+        softmetal.configure(**settings)
 
 
 def variable(name: str) -> str:
     return PREFIX + name.upper()
 
 
-def restore(names: Iterable[str]) -> None:
-    """Set what the run was started with: the environment's values, or the defaults."""
+def current_settings(names: Iterable[str]) -> dict[str, str | None]:
+    """What was set last, by `configure` or the environment; None: the default."""
     from metal_dlpack import softmetal
 
-    softmetal.configure(**{name: os.environ.get(variable(name)) for name in names})
+    return {name: softmetal._configured.get(name, os.environ.get(variable(name))) for name in names}
 
 
 def variables() -> list[str]:
@@ -150,19 +166,20 @@ def metal_settings() -> Generator[Configure]:
     """
     from metal_dlpack import softmetal
 
-    changed = []
+    before: dict[str, str | None] = {}
 
     def configure(**settings: object) -> None:
         if not softmetal.is_present():
             pytest.skip("needs the software Metal")
         for name, value in settings.items():
+            old = current_settings([name])
             softmetal.configure(**{name: value})
-            changed.append(name)
+            before.setdefault(name, old[name])
 
     yield configure
-    if changed:
-        restore(changed)
-    if "fail" in changed:
+    if before:
+        softmetal.configure(**before)
+    if "fail" in before:
         forget_failures()
 
 
@@ -178,21 +195,27 @@ def metal_buffers(request: pytest.FixtureRequest) -> Generator[Callable[[], int]
         yield lambda: 0
         return
     before = count_buffers()
-    gc.freeze()  # for the run: frameworks have a million objects, and later collections look at younger ones only
     yield lambda: count_buffers() - before
     if not request.node.stash.get(_has_passed, False):
         return  # what a failed test holds is its traceback's
     getattr(request.node, "funcargs", {}).clear()  # pytest keeps what fixtures gave for longer than their teardown
-    if count_buffers() > before:
+    if settled_count() > before and count_buffers() > before:
         request.node.stash[_buffers_before] = before
 
 
 def count_buffers() -> int:
     """MTLBuffers that live once all work is done, what could die has died, and the pool is empty."""
+    if settled_count() == 0:
+        return 0  # saves a collection, which takes long beside a framework's million objects
+    gc.collect()
+    return settled_count()
+
+
+def settled_count() -> int:
+    """The same, with what waits for the collector."""
     import metal_dlpack as md
     from metal_dlpack import softmetal
 
-    gc.collect()
     softmetal.wait_idle(2)  # finished work lets go of its buffers a moment after it tells so
     md.empty_cache()
     return softmetal.live_objects("MTLBuffer")
@@ -207,11 +230,12 @@ def metal_reports(request: pytest.FixtureRequest) -> Generator[None]:
         yield
         return
     wanted = {"validation": "1", "validation_mode": "log"}
+    before = current_settings(wanted)
     softmetal.configure(**{name: os.environ.get(variable(name), value) for name, value in wanted.items()})
     yield
     if request.node.stash.get(_was_idle, False):
         softmetal.wait_idle(IDLE_S)  # work of other fixtures' teardowns, while it is still validated
-    restore(wanted)
+    softmetal.configure(**before)
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Markers, fixtures and the hypothesis profile: made once, for every test file."""
 
+import gc
 import os
 import platform
 import sys
@@ -139,6 +140,7 @@ def pytest_report_header():
 
 @pytest.fixture
 def live_buffers(metal_buffers):
+    gc.freeze()  # for the run: later collections look at what is younger, and not at the frameworks' million objects
     return metal_buffers
 
 

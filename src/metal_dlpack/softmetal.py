@@ -21,6 +21,10 @@ __all__ = [
 ]
 
 
+#: What `configure` has set, by name; None: the default.  For what wants to restore it.
+_configured: dict[str, str | None] = {}
+
+
 class SoftwareMetalMissing(RuntimeError):
     """This build uses Apple's Metal, which has none of these controls."""
 
@@ -62,7 +66,9 @@ def configure(**settings: object) -> None:
     """
     change = _control("set")
     for name, value in settings.items():
-        change("SOFTMETAL_" + name.upper(), _setting_text(value))
+        text = _setting_text(value)
+        change("SOFTMETAL_" + name.upper(), text)
+        _configured[name] = text
 
 
 def _setting_text(value: object) -> str | None:

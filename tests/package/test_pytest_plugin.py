@@ -1,5 +1,6 @@
 """The pytest plugin: real runs of pytest, in which tests leak, race and use Metal wrongly."""
 
+import json
 import os
 import re
 import subprocess
@@ -513,3 +514,125 @@ def test_leak(metal):
     assert "MTLBuffers outlive the test" in said(result)
     assert "softmetal: race: " in said(result)
     assert f"SOFTMETAL_SEED={seeds[0]} pytest test_it.py::test_race" in said(result)
+
+
+# ---- what belongs to the whole process is as it was ----
+
+
+@case("""
+import gc, weakref
+
+class Cycle:
+    pass
+
+held = {}
+
+def test_makes_garbage_to_be():
+    cycle = Cycle()
+    cycle.me = held["cycle"] = cycle
+    held["weak"] = weakref.ref(cycle)
+
+def test_counts_buffers(metal_buffers):
+    del held["cycle"]
+    gc.collect()
+    assert held["weak"]() is None
+    assert gc.get_freeze_count() == 0
+
+def test_finds_no_frozen_object(metal):
+    assert gc.get_freeze_count() == 0
+""")
+def test_the_collector_works_as_ever(result):
+    assert set(result.outcomes.values()) == {"PASSED"}
+
+
+@case("""
+def test_a_buffer_in_a_cycle_is_no_leak(metal):
+    cycle = [md.zeros(100)]
+    cycle.append(cycle)
+
+def test_a_count_includes_no_garbage(metal_buffers):
+    cycle = [md.zeros(100)]
+    cycle.append(cycle)
+    del cycle
+    assert metal_buffers() == 0
+
+def test_keeps_one():
+    kept.append(md.zeros(100))
+
+def test_a_buffer_in_a_cycle_is_no_leak_beside_others(metal):
+    cycle = [md.zeros(100)]
+    cycle.append(cycle)
+""")
+def test_garbage_is_collected_before_buffers_are_counted(result):
+    assert set(result.outcomes.values()) == {"PASSED"}
+
+
+#: Runs pytest in a process that has settings of its own, and says what of the process's is not as it was.
+IN_PROCESS = """
+import gc, json, os, signal, sys, threading, warnings
+import pytest
+
+configured, options, names = map(json.loads, sys.argv[1:])
+if configured is not None:
+    from metal_dlpack import softmetal
+    softmetal.configure(**configured)
+
+def settings():
+    # of one that has not been loaded: what it would read
+    configured = getattr(sys.modules.get("metal_dlpack.softmetal"), "_configured", {})
+    return {name: configured.get(name, os.environ.get("SOFTMETAL_" + name.upper())) for name in names}
+
+def state():
+    return {
+        "settings": settings(),
+        "environment": dict(os.environ),
+        "collector": [gc.get_freeze_count(), gc.isenabled(), gc.get_threshold(), gc.get_debug(), len(gc.callbacks)],
+        "signals": [str(signal.getsignal(number)) for number in signal.valid_signals()],
+        "hooks": [str(hook) for hook in (threading.excepthook, sys.unraisablehook, sys.excepthook, sys.displayhook)],
+        "folder": os.getcwd(),
+        "limits": [sys.getrecursionlimit(), sys.getswitchinterval(), threading.stack_size()],
+        "warnings": [str(one) for one in warnings.filters],
+    }
+
+before = state()
+status = pytest.main(options)
+changed = {name: [before[name], now] for name, now in state().items() if before[name] != now}
+assert (int(status), changed) == (0, {}), (status, changed)
+"""
+
+USES_ALL = """
+def test_changes_settings(metal):
+    metal(latency_us=300, seed=7, validation_mode="abort", fail="buffer@100", kernel_check=0)
+    md.zeros(3)
+
+def test_changes_them_again(metal_settings):
+    metal_settings(latency_us=400)
+    metal_settings(latency_us=500, poison=1)
+
+def test_counts(metal_reports, metal_buffers):
+    assert metal_buffers() == 0
+"""
+
+
+@pytest.mark.parametrize(
+    "options", [[], ["--softmetal-seed=3", "--softmetal-settings=latency_us=100,poison=1"]], ids=len
+)
+@pytest.mark.parametrize("environment", [{}, {"SOFTMETAL_LATENCY_US": "70", "SOFTMETAL_KERNEL_CHECK": "1"}], ids=len)
+@pytest.mark.parametrize(
+    "configured",
+    [None, {}, {"latency_us": 50, "validation": 1, "validation_mode": "log", "poison": 1, "kernel_check": 0}],
+    ids=["not loaded", "loaded", "configured"],
+)
+def test_a_run_leaves_the_process_as_it_was(run, pytester, options, environment, configured):
+    pytester.makepyfile(test_it=HEAD + USES_ALL)
+    names = ["latency_us", "seed", "validation", "validation_mode", "poison", "fail", "kernel_check"]
+    given = [configured, [*ALONE, "-q", *options], names]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    done = subprocess.run(
+        [sys.executable, "-c", IN_PROCESS, *map(json.dumps, given)],
+        env=kept | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
