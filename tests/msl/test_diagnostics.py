@@ -118,6 +118,26 @@ def test_the_users_line_is_shown_as_it_was_written_with_the_caret_below_the_same
     )
 
 
+@pytest.mark.parametrize(
+    ("written", "translated", "before"),
+    [
+        ("float größe = größe * übel;", "metal::half größe = größe * übel;", "float größe = größe * "),
+        ("float größe = größe", "metal::half größe = größe", "float größe = größe"),
+        ("float größe = ü // ü", None, "float größe = ü // ü"),
+    ],
+)
+def test_a_column_counts_bytes_and_the_caret_letters(written, translated, before):
+    """The compiler's column is of the line as it was translated, and counts bytes of UTF-8."""
+    column = 99 if translated is None else len(translated[: -len(written[len(before) :]) or None].encode()) + 1
+    said = f"program_source:1:{column}: error: no\n" + (f"{translated}\n^\n" if translated else "")
+    shown = diagnostics.clean(said, diagnostics.lines_of_source(written)).splitlines()
+    assert shown == [
+        f"program_source:1:{len(before.encode()) + 1}: error: no",
+        written,
+        " " * len(before) + "^",
+    ]
+
+
 def test_what_is_missed_after_a_word_is_missed_after_the_same_word():
     source = "    threadgroup float x = half(1) // here\n"
     said = "program_source:1:27: error: expected ';'\n    float &x = _Float16(1) // here\n"

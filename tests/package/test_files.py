@@ -563,7 +563,24 @@ BAD = {
     "type.gguf": (gguf_bytes([(b"k", 77, b"")]), "type 77"),
     "key.gguf": (gguf_bytes([(b"\xff", 0, b"\0")]), "not UTF-8"),
     "pair.gguf": (gguf_bytes([(b"k", 0, b"\0"), (b"k", 0, b"\0")]), "key 'k' occurs twice"),
-    "align.gguf": (gguf_bytes([(b"general.alignment", 4, struct.pack("<I", 24))]), "power of two"),
+    **{
+        f"align_{value}_{letter}.gguf": (
+            gguf_bytes([(b"general.alignment", kind, struct.pack(f"<{letter}", value))]),
+            r"general.alignment.*is not a power of two",
+        )
+        for kind, letter, value in [
+            (4, "I", 24),
+            (4, "I", 0),
+            (5, "i", -8),
+            (5, "i", -1),
+            (6, "f", 32.0),
+            (7, "?", True),
+        ]
+    },
+    "align_text.gguf": (
+        gguf_bytes([(b"general.alignment", 8, cases.gguf_text(b"32"))]),
+        r"\(32\) is not a power of two",
+    ),
     "ndim.gguf": (gguf_bytes([], [(b"t", (1,) * 5, 0, 0)], bytes(4)), "5 dimensions"),
     "ggml.gguf": (gguf_bytes([], [(b"t", (8,), 999, 0)], bytes(32)), r"type \(999\)"),
     "offset.gguf": (gguf_bytes([], [(b"t", (8,), 0, 4)], bytes(64)), "not a multiple of the alignment"),
