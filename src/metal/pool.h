@@ -6,7 +6,7 @@
  * Rule:    a storage comes here with its last reference, so our GPU work on it is complete
  *          (work.h holds a reference until then) and no consumer has it.  One whose handle was
  *          given away comes back only if its retain count is ours alone: a framework's command
- *          buffer may retain it.
+ *          buffer may retain it.  While MLX is loaded it does not come back: MLX's retain nothing.
  * Bytes:   a storage comes out with the bytes that it was given back with.
  * Fork:    a child takes and keeps nothing.
  */

@@ -2,6 +2,7 @@
 #include "metal/storage.h"
 
 #include "metal/lookup.h"
+#include "metal/mlx_loaded.h"
 #include "metal/pool.h"
 #include "metal/tracking.h"
 
@@ -279,12 +280,21 @@ storage_publish(metal_storage *storage)
 
 /* ---- counting ---- */
 
-/* Back to the pool, unless a framework still holds the MTLBuffer. */
+/* Does no work of others use a buffer that was given away?  Where MLX may have had it, nobody
+ * knows. */
+static bool
+is_let_go(const metal_storage *storage)
+{
+    return bridge_buffer_is_only_ours(storage->handle) && !mlx_is_loaded();
+}
+
+/* Back to the pool, unless a framework may still use the MTLBuffer: then to Metal, so that no other
+ * Array gets bytes that the GPU writes. */
 static void
 release_ours(metal_storage *storage)
 {
-    bool is_free = !storage->is_labelled && (!storage_is_exported(storage) ||
-                                             bridge_buffer_is_only_ours(storage->handle));
+    bool is_free =
+        !storage->is_labelled && (!storage_is_exported(storage) || is_let_go(storage));
     tracking_forget(storage->handle);
     pool_give(storage, is_free);
 }

@@ -1,7 +1,7 @@
 /* storage.h: one MTLBuffer with everything that must live as long as it: made, and let go.
  *
  * Owns:    the +1 on the buffer, and the owner of the memory where that is not Metal.
- * Calls:   metal_bridge.h, pool.h, lookup.h, tracking.h.  Never Python: an owner that
+ * Calls:   metal_bridge.h, pool.h, lookup.h, tracking.h, mlx_loaded.h.  Never Python: an owner that
  *          needs Python goes to the `retire` function that came with it.
  * Threads: retain and release from any thread, without the GIL, never waiting.
  * Rule:    what may touch the bytes holds a reference: a Buffer, an exported tensor, GPU work.

@@ -4,6 +4,8 @@ import ctypes
 import gc
 import os
 import random
+import shutil
+import subprocess
 import threading
 
 import numpy as np
@@ -441,3 +443,77 @@ def test_a_forked_child_takes_nothing_from_the_pool():
     hits = md.memory_stats()["hits"]
     del [md.empty(1000)][:]
     assert md.memory_stats()["hits"] == hits + 1
+
+
+#: As MLX after donation: the deleter is called while the GPU still writes, and no retain count tells.
+PLAY_MLX = """
+import ctypes, sys
+import numpy as np
+from held_work import gate
+from objc_messages import encode_fill, pool, send
+import metal_dlpack as md
+
+def round_trip(mode):
+    a = md.zeros(1 << 20, storage=mode)
+    capsule, handle = a.__dlpack__(), a.buffer.handle
+    md.default_device().synchronize()
+    del a
+    with pool(), gate() as event:
+        queue = send(send(handle, "device"), "newCommandQueue")
+        commands = send(send(queue, "commandBufferWithUnretainedReferences"), "retain")
+        send(commands, "encodeWaitForEvent:value:", event, 1, result=None)
+        encode_fill(commands, handle, 7, 4 << 20)
+        send(commands, "commit", result=None)
+        del capsule
+        fresh = md.zeros(1 << 20, storage=mode)
+        is_reused = md.memory_stats()["hits"]
+    send(commands, "waitUntilCompleted", result=None)
+    status = send(commands, "status", result=ctypes.c_ulong)
+    send(commands, "release", result=None)
+    send(queue, "release", result=None)
+    return bool(is_reused), set(np.array(fresh).tolist()) == {0.0}, status
+
+if len(sys.argv) > 2:
+    ctypes.CDLL(sys.argv[2])
+print(*round_trip(sys.argv[1]))
+"""
+
+
+@pytest.fixture(scope="module")
+def libmlx(tmp_path_factory):
+    """A library of the name of MLX's on a Mac, with nothing in it."""
+    path = tmp_path_factory.mktemp("mlx") / "libmlx.dylib"
+    command = [*os.environ.get("CC", "cc").split(), "-shared", "-x", "c", os.devnull, "-o", path]
+    subprocess.run(command, check=True)
+    return path
+
+
+@pytest.mark.needs_no_sanitizer
+@pytest.mark.parametrize("mode", MODES)
+def test_a_buffer_that_mlx_may_still_write_to_becomes_no_other_array(libmlx, mode):
+    """It goes back to Metal, which refuses the work (5, failed) or keeps the memory; a reused one is written to."""
+    quiet = {"SOFTMETAL_VALIDATION": "0"}
+    assert output_of(PLAY_MLX, mode, libmlx, **quiet).split() == ["False", "True", "5"]
+    assert output_of(PLAY_MLX, mode, **quiet).split()[0] == "True", "without MLX the pool has it"
+
+
+def test_nothing_that_is_loaded_before_or_after_hides_mlx(libmlx, tmp_path):
+    """The loader is asked again whenever something else was loaded."""
+    other = shutil.copy(libmlx, tmp_path / "libother.so")
+    code = """
+import ctypes, sys
+import metal_dlpack as md
+def is_cached():
+    md.empty_cache()
+    a = md.empty(1000)
+    a.__dlpack__()
+    del a
+    return md.memory_stats()["cached_buffers"] == 1
+found = [is_cached(), is_cached()]
+for path in sys.argv[1:]:
+    ctypes.CDLL(path)
+    found += [is_cached(), is_cached()]
+print(*found)
+"""
+    assert output_of(code, other, libmlx).split() == ["True"] * 4 + ["False"] * 2
+    assert output_of(code, libmlx, other).split() == ["True"] * 2 + ["False"] * 4
