@@ -157,7 +157,8 @@ array_of_ndarray(md_state *state, PyObject *ndarray, const import_request *reque
 static int
 is_numpy_scalar(md_state *state, PyObject *x)
 {
-    return PyObject_CheckBuffer(x) ? attribute_exists(x, state->str_dtype) : 0;
+    int is_there = PyObject_CheckBuffer(x) ? attribute_exists(x, state->str_dtype) : 0;
+    return is_there < 0 ? errors_pass_over() : is_there;
 }
 
 /* -1 with TypeError: NumPy made an array of objects, texts or dates. */

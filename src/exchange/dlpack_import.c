@@ -24,6 +24,12 @@ is_readonly(const foreign_tensor *foreign)
     return (foreign->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0;
 }
 
+static storage_owner
+owner_of(md_state *state, const foreign_tensor *foreign)
+{
+    return owners_of_tensor(state, foreign->managed, foreign->is_versioned, foreign->keeper);
+}
+
 /* ---- memory of the CPU, or none ---- */
 
 /* A kDLCPU tensor, which is itself the owner; or any without items, whose `data` is not looked
@@ -45,10 +51,12 @@ import_cpu(md_state *state, foreign_tensor *foreign, const import_request *reque
                         is_readonly(foreign),
                         foreign->facts.is_padded,
                         foreign->is_honest};
-    storage_owner owner = owners_of_tensor(state, foreign->managed, foreign->is_versioned);
+    storage_owner owner = owner_of(state, foreign);
     PyObject *array =
         host_memory_import(state, from_dlpack, &items, &owner, device, request->copy);
-    foreign->managed = owner.object;
+    if (owner.object == NULL) {
+        foreign->managed = foreign->keeper = NULL; /* the storage's */
+    }
     return array;
 }
 
@@ -71,7 +79,7 @@ wrap(md_state *state, foreign_tensor *foreign, metal_storage *parent)
         storage_release(parent);
         return NULL;
     }
-    storage_owner owner = owners_of_tensor(state, foreign->managed, foreign->is_versioned);
+    storage_owner owner = owner_of(state, foreign);
     bridge_buffer *handle = foreign->tensor->data;
     size_t nbytes = parent != NULL ? parent->nbytes : bridge_buffer_nbytes(handle);
     bridge_status status =
@@ -80,7 +88,7 @@ wrap(md_state *state, foreign_tensor *foreign, metal_storage *parent)
         /* unreached: no test makes it fail here */
         return NULL;
     }
-    foreign->managed = NULL; /* the owner's */
+    foreign->managed = foreign->keeper = NULL; /* the storage's */
     return storage;
 }
 

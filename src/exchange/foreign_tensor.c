@@ -26,7 +26,10 @@ foreign_let_go(foreign_tensor *self)
     if (self->moment != NULL) {
         owners_release_object(self->moment);
     }
-    self->managed = self->capsule = self->moment = NULL;
+    if (self->keeper != NULL) {
+        owners_release_object(self->keeper);
+    }
+    self->managed = self->capsule = self->moment = self->keeper = NULL;
 }
 
 /* SPEC import-once */
@@ -229,17 +232,26 @@ foreign_open(md_state *state, const char *function, PyObject *producer,
         return foreign_open_answer(function, Py_NewRef(producer), "a capsule's producer", out);
     }
     DLManagedTensorVersioned *managed;
-    PyObject *moment;
+    PyObject *moment, *keeper;
     const char *maker = Py_TYPE(producer)->tp_name;
     bool must_wait = request != NULL && !request->order.is_ordered;
-    int is_made = foreign_ask_table(state, function, producer, must_wait, &managed, &moment);
+    int is_made =
+        foreign_ask_table(state, function, producer, must_wait, &managed, &moment, &keeper);
     if (is_made == 1) {
         foreign_open_managed(managed, maker, out);
         out->moment = moment;
+        out->keeper = keeper;
         return 0;
     }
     start_with(out, maker);
-    return is_made < 0 ? -1 : open_method(state, function, producer, request, out);
+    if (is_made < 0 || open_method(state, function, producer, request, out) < 0) {
+        return -1;
+    }
+    int result = foreign_examine_memory(state, producer, out->tensor, &out->keeper);
+    if (result < 0) {
+        foreign_close(out);
+    }
+    return result;
 }
 
 /* ---- checking ---- */

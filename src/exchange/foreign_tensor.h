@@ -52,6 +52,8 @@ typedef struct foreign_tensor {
     /* owned: an Event or an object with __metal_stream__ that says when the GPU work on it is
      * finished; NULL: it is */
     PyObject *moment;
+    /* owned: keeps the memory as well as `managed` does, and is given away with it; or NULL */
+    PyObject *keeper;
     dlpack_facts facts; /* once checked */
 } foreign_tensor;
 

@@ -92,6 +92,34 @@ find_getter(PyTypeObject *type, PyObject *attribute)
     return getter->get == NULL ? NULL : getter;
 }
 
+/* The C function behind a method of the type's instances that takes no arguments: static.  NULL:
+ * there is none. */
+static const struct PyMethodDef *
+find_method(PyTypeObject *type, PyObject *attribute)
+{
+    if (attribute == NULL || !Py_IS_TYPE(attribute, &PyMethodDescr_Type) ||
+        !PyType_IsSubtype(type, PyDescr_TYPE(attribute))) {
+        return NULL;
+    }
+    const struct PyMethodDef *method = ((PyMethodDescrObject *)attribute)->d_method;
+    return method->ml_flags == METH_NOARGS ? method : NULL;
+}
+
+/* torch's untyped_storage().  The type keeps the method, and that the function. */
+static int
+find_untyped_storage(md_state *state, foreign_type *out)
+{
+    PyObject *attribute;
+    if (!out->is_torchs) {
+        return 0;
+    }
+    int is_there =
+        attribute_find((PyObject *)out->type, state->str_untyped_storage, &attribute);
+    out->untyped_storage = find_method(out->type, attribute);
+    Py_XDECREF(attribute);
+    return is_there < 0 ? -1 : 0;
+}
+
 /* Fill all that is known of a type.  Its references are owned, except `type`.  -1 with an
  * exception. */
 static int
@@ -110,8 +138,9 @@ examine_type(md_state *state, PyTypeObject *type, foreign_type *out)
         }
         out->gradient = find_getter(type, out->requires_grad);
     }
-    if (find_sync(out) < 0) {
+    if (find_sync(out) < 0 || find_untyped_storage(state, out) < 0) {
         Py_CLEAR(out->requires_grad);
+        Py_CLEAR(out->sync);
         return -1;
     }
     return 0;
@@ -218,18 +247,18 @@ foreign_wait(md_state *state, PyObject *op, PyObject **moment)
 
 /* ---- is the memory of a torch tensor its value? ---- */
 
-/* Does the tensor require grad?  Autograd would miss writes to it.  1, 0, or -1 with an
- * exception. */
+/* Does the tensor require grad?  Autograd would miss writes to it.  1, also where the tensor does
+ * not say; 0, or -1 with an exception. */
 static int
 requires_grad(const struct PyGetSetDef *gradient, PyObject *op)
 {
-    if (gradient == NULL) { /* unreached: no test makes it fail here */
-        return 1;           /* a subclass that defines its own requires_grad */
+    if (gradient == NULL) {
+        return 1; /* a subclass that defines its own requires_grad */
     }
     /* Found once: looking the name up costs as much as the tensor. */
     PyObject *answer = gradient->get(op, gradient->closure);
-    if (answer == NULL) { /* unreached: no test makes it fail here */
-        return -1;
+    if (answer == NULL) { /* as torch's wrapper that only speaks DLPack */
+        return errors_pass_over() < 0 ? -1 : 1;
     }
     bool is_true = answer != Py_False;
     Py_DECREF(answer);
@@ -255,43 +284,76 @@ may_be_negated(const DLTensor *tensor)
     return tensor->dtype.code == kDLFloat;
 }
 
+/* Is torch's negative bit set?  Also of a subclass that allows no such question.  1, 0, or -1 with
+ * an exception. */
+static int
+is_negated(md_state *state, PyObject *op)
+{
+    PyObject *answer = PyObject_CallMethodNoArgs(op, state->str_is_neg);
+    if (answer == NULL && errors_pass_over() == 0) {
+        answer = call_python(CALL_TORCH_NEGATED, op, NULL);
+    }
+    int result = answer == NULL ? -1 : PyObject_IsTrue(answer);
+    Py_XDECREF(answer);
+    return result;
+}
+
 /* torch hands out the memory of z.conj().imag, which is minus its value; nothing in the tensor
  * says so.  -1 with BufferError, or what torch raised. */
 /* SPEC import-negated */
 static int
 refuse_negated(md_state *state, PyObject *op)
 {
-    PyObject *answer = PyObject_CallMethodNoArgs(op, state->str_is_neg);
-    int is_negated = answer == NULL ? -1 : PyObject_IsTrue(answer);
-    Py_XDECREF(answer);
-    if (is_negated < 0 && PyErr_ExceptionMatches(PyExc_AttributeError)) {
-        /* unreached: no test makes it fail here */
-        PyErr_Clear(); /* not torch's */
-        return 0;
-    }
-    if (is_negated > 0) {
+    int answer = is_negated(state, op);
+    if (answer > 0) {
         PyErr_SetString(PyExc_BufferError,
                         "from_dlpack: the torch tensor's negative bit is set: its memory holds "
                         "minus its values; pass x.resolve_neg().");
     }
-    return is_negated == 0 ? 0 : -1;
+    return answer == 0 ? 0 : -1;
 }
 
-/* May the tensor that torch's table made of `op` be taken?  1: its memory is its value.  0: call
- * __dlpack__ instead, which refuses.  -1 with BufferError, or what torch raised. */
+/* May the tensor that torch's table made of `op` be taken?  1: yes.  0: call __dlpack__ instead,
+ * which knows what to refuse.  -1: what torch raised. */
 /* SPEC exchange-as-method */
 static int
-check_value(md_state *state, const struct PyGetSetDef *gradient, PyObject *op,
-            const DLTensor *tensor)
+may_take(const struct PyGetSetDef *gradient, PyObject *op, const DLTensor *tensor)
 {
     int must_ask = requires_grad(gradient, op);
     if (must_ask != 0) {
         return must_ask < 0 ? -1 : 0;
     }
-    if (tensor->dtype.code == kDLComplex) { /* it may be conjugated */
-        return 0;
+    return tensor->dtype.code != kDLComplex; /* which may be conjugated */
+}
+
+/* Of an opened tensor of torch's: refuse one whose memory is not its value, and find what keeps the
+ * memory: untyped_storage(), which is `method`. */
+static int
+examine_torchs(md_state *state, PyObject *op, const struct PyMethodDef *method,
+               const DLTensor *tensor, PyObject **keeper)
+{
+    if (may_be_negated(tensor) && refuse_negated(state, op) < 0) {
+        return -1;
     }
-    return may_be_negated(tensor) && refuse_negated(state, op) < 0 ? -1 : 1;
+    if (method != NULL) {
+        *keeper = method->ml_meth(op, NULL);
+        if (*keeper == NULL) { /* a subclass that hides its storage from everybody */
+            return errors_pass_over();
+        }
+    }
+    return 0;
+}
+
+/* SPEC import-negated */
+int
+foreign_examine_memory(md_state *state, PyObject *op, const DLTensor *tensor, PyObject **keeper)
+{
+    const foreign_type *found = foreign_type_of(state, Py_TYPE(op));
+    *keeper = NULL;
+    if (found == NULL || !found->is_torchs || tensor == NULL) {
+        return found == NULL ? -1 : 0;
+    }
+    return examine_torchs(state, op, found->untyped_storage, tensor, keeper);
 }
 
 /* ---- asking for a tensor ---- */
@@ -324,7 +386,7 @@ require_method(md_state *state, const char *function, PyObject *op)
 static int
 leave_to_method(md_state *state, PyObject *op)
 {
-    if (!PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError)) {
+    if (!errors_is_refusal()) {
         return -1;
     }
     PyObject *refusal = errors_take();
@@ -356,30 +418,37 @@ make_tensor(md_state *state, const char *function, const DLPackExchangeAPI *tabl
 /* SPEC exchange-foreign */
 int
 foreign_ask_table(md_state *state, const char *function, PyObject *op, bool must_wait,
-                  DLManagedTensorVersioned **out, PyObject **moment)
+                  DLManagedTensorVersioned **out, PyObject **moment, PyObject **keeper)
 {
     *out = NULL;
-    *moment = NULL;
+    *moment = *keeper = NULL;
     const foreign_type *found = foreign_type_of(state, Py_TYPE(op));
     if (found == NULL || found->table == NULL) {
         return found == NULL ? -1 : require_method(state, function, op);
     }
     /* the calls below can replace what was found; the type keeps what it refers to */
-    bool is_torchs = found->requires_grad != NULL;
+    bool has_gradient = found->requires_grad != NULL;
+    bool is_torchs = found->is_torchs;
     const struct PyGetSetDef *gradient = found->gradient;
+    const struct PyMethodDef *untyped_storage = found->untyped_storage;
     must_wait &= has_work(found);
     int is_made = make_tensor(state, function, found->table, op, out);
     if (is_made != 1 || (*out)->version.major != DLPACK_MAJOR_VERSION) {
         return is_made;
     }
     const DLTensor *tensor = &(*out)->dl_tensor;
-    int is_good = is_torchs ? check_value(state, gradient, op, tensor) : 1;
+    int is_good = has_gradient ? may_take(gradient, op, tensor) : 1;
+    if (is_good == 1 && is_torchs &&
+        examine_torchs(state, op, untyped_storage, tensor, keeper) < 0) {
+        is_good = -1;
+    }
     /* a table never synchronises */
     if (is_good == 1 && must_wait && tensor->device.device_type == kDLMetal) {
         is_good = foreign_wait(state, op, moment) < 0 ? -1 : 1;
     }
     if (is_good != 1) {
         owners_delete_tensor(*out, true);
+        Py_CLEAR(*keeper);
     }
     return is_good;
 }

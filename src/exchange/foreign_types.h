@@ -5,6 +5,8 @@
  * Rule:    torch's table exports any memory.  torch's __dlpack__ refuses conjugated tensors, whose
  *          memory is not their value, and those that require grad, which must not be written
  *          without torch; it overlooks negated ones.
+ * Memory:  what torch exports keeps its TensorImpl, which x.data = y and x.set_() make point at
+ *          other memory.  x.untyped_storage() keeps the memory itself.
  * Threads: the GIL is held.
  * Source:  dlpack.h 1.3 DLPackExchangeAPI; torch/_tensor.py, Tensor.__dlpack__.
  */
@@ -24,12 +26,18 @@ const foreign_type *foreign_type_of(md_state *state, PyTypeObject *type);
 /* Has the type of `op` __dlpack__?  1, 0, or -1 with an exception. */
 int foreign_speaks(md_state *state, PyObject *op);
 
-/* A tensor from the table of the type of `op`.  1: `*out` is the caller's, and so is `*moment`, of
- * foreign_wait if a Metal tensor `must_wait`.  0: call __dlpack__ instead (there is no table; torch's
+/* A tensor from the table of the type of `op`.  1: `*out` is the caller's, and so are `*moment`, of
+ * foreign_wait if a Metal tensor `must_wait`, and `*keeper`, of foreign_examine_memory.  0: call __dlpack__ instead (there is no table; torch's
  * __dlpack__ refuses this tensor; the table refused, and __dlpack__ can say why).  -1 with
  * AttributeError (there is neither), or what the table's function, torch or the wait raised. */
 int foreign_ask_table(md_state *state, const char *function, PyObject *op, bool must_wait,
-                      DLManagedTensorVersioned **out, PyObject **moment);
+                      DLManagedTensorVersioned **out, PyObject **moment, PyObject **keeper);
+
+/* After __dlpack__ of `op` gave `tensor`; NULL: of another major version.  `*keeper` is owned (+1) and keeps its memory, whatever torch makes the tensor of
+ * `op` point at later; NULL: only the managed tensor does.  -1 with BufferError: the memory holds
+ * minus the values; or what torch raised. */
+int foreign_examine_memory(md_state *state, PyObject *op, const DLTensor *tensor,
+                           PyObject **keeper);
 
 /* Let the type's own queue wait, on the GPU, for our work in flight on the array.  1: it does.  0:
  * nobody knows how, and the CPU must wait.  -1 with MetalError. */

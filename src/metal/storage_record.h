@@ -26,6 +26,8 @@ typedef struct storage_owner {
     void *home;   /* for `retire`: where an owner waits for its interpreter */
     void (*retire)(metal_storage *storage, const void *here);
     metal_storage *next; /* for `retire`: among those that wait */
+    /* a PyObject that goes with `object`, which may let go of its memory before; or NULL */
+    void *keeper;
 } storage_owner;
 
 /* A cached storage in its size class: written by pool.c, behind its lock. */

@@ -46,6 +46,15 @@ def pointers() -> tuple[int, int, str] | bool:
         return False  # torch gives no memory on MPS now, as in a forked child, and runs nothing on ours either
 
 
+def is_negated(tensor: object) -> bool:
+    """Whether the negative bit is set of a tensor whose class forbids to ask, as torch's ReadOnlyTensorWrapper."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not isinstance(tensor, getattr(torch, "Tensor", ())):
+        return False
+    with torch._C.DisableTorchFunctionSubclass():
+        return bool(torch.Tensor.is_neg(tensor))
+
+
 def own_pointer(torch: Any) -> int:
     return int(torch.empty(1, device="mps").data_ptr())
 

@@ -228,8 +228,10 @@ place_other(md_state *state, PyObject *op, place *self)
         return place_view(self);
     }
     PyErr_Clear(); /* another protocol may: NumPy exports no dates by this one */
+    int speaks = PyCapsule_CheckExact(op) ? 1 : foreign_speaks(state, op);
     PyObject *interface;
-    if (attribute_find(op, state->str___array_interface__, &interface) < 0) {
+    if (speaks < 0 || (attribute_find(op, state->str___array_interface__, &interface) < 0 &&
+                       (!speaks || errors_pass_over() < 0))) {
         return -1;
     }
     /* some say None for none */
@@ -237,10 +239,6 @@ place_other(md_state *state, PyObject *op, place *self)
     Py_XDECREF(interface);
     if (has_interface) {
         return place_interface(op, self);
-    }
-    int speaks = PyCapsule_CheckExact(op) ? 1 : foreign_speaks(state, op);
-    if (speaks < 0) {
-        return -1;
     }
     if (!speaks && has_view) { /* no other does: the exporter says why */
         return view_open(WHERE, op, &self->view) < 0 ? -1 : place_view(self);

@@ -3,7 +3,8 @@
  * Owns:    nothing.
  * Threads: the GIL is held; a look-up can run any Python code.
  * Failure: a missing attribute is an answer.  What else a look-up raises goes to the caller:
- *          PyObject_HasAttr swallows it, or prints it from Python 3.13 on.
+ *          PyObject_HasAttr swallows it, or prints it from Python 3.13 on.  A caller that asks
+ *          for more than the object's protocol promises passes it over (errors_pass_over).
  */
 #ifndef MD_ATTRIBUTE_H
 #define MD_ATTRIBUTE_H

@@ -16,6 +16,7 @@
     X(CALL_AWAIT_FOREIGN_EVENT, "awaiting", "wait_for_foreign") \
     X(CALL_SYNC_WAYS, "sync", "ways_of") \
     X(CALL_TORCH_POINTERS, "torch_facts", "pointers") \
+    X(CALL_TORCH_NEGATED, "torch_facts", "is_negated") \
     X(CALL_SOURCE_COMPOSE, "kernel_source", "compose") \
     X(CALL_SOURCE_ERROR, "compile_errors", "error_of") \
     X(CALL_ARRAY_TEXT, "looking.text", "describe_array") \

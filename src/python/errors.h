@@ -30,6 +30,27 @@ PyObject *errors_copy_required(md_state *state, const char *format, ...);
  * for the rare one, but this is a call. */
 __attribute__((cold)) int errors_raise(PyObject *class, const char *format, ...);
 
+/* Is the exception that is set an answer of foreign code's?  No: Ctrl-C, or that no memory is
+ * left. */
+static inline bool
+errors_is_refusal(void)
+{
+    return PyErr_ExceptionMatches(PyExc_Exception) &&
+           !PyErr_ExceptionMatches(PyExc_MemoryError);
+}
+
+/* What foreign code refused to answer need not be known: clear the exception.  0, or -1 with one
+ * that is no answer. */
+static inline int
+errors_pass_over(void)
+{
+    if (!errors_is_refusal()) {
+        return -1;
+    }
+    PyErr_Clear();
+    return 0;
+}
+
 /* The exception that is set, taken away: owned (+1).  NULL: there is none. */
 PyObject *errors_take(void);
 /* Set it again, which is stolen; NULL: none is set. */

@@ -56,7 +56,7 @@ is_attached_to(const owner_list *list)
 
 /* SPEC import-deleted-once, import-deleter-exception */
 static inline void
-end_owner(void *owner, int kind)
+end_owner(void *owner, int kind, void *keeper)
 {
     /* Dropping the owner can run Python code.  The exception that is set must survive, and one
      * that this code leaves must not. */
@@ -66,6 +66,7 @@ end_owner(void *owner, int kind)
     case OWNER_TENSOR_LEGACY: managed_delete(owner, false); break;
     case OWNER_TENSOR_VERSIONED: managed_delete(owner, true); break;
     }
+    Py_XDECREF((PyObject *)keeper);
     if (exception != NULL || PyErr_Occurred()) {
         errors_restore(exception);
     }
@@ -74,19 +75,19 @@ end_owner(void *owner, int kind)
 void
 owners_release_object(PyObject *object)
 {
-    end_owner(object, OWNER_OBJECT);
+    end_owner(object, OWNER_OBJECT, NULL);
 }
 
 void
 owners_delete_tensor(void *managed, bool versioned)
 {
-    end_owner(managed, versioned ? OWNER_TENSOR_VERSIONED : OWNER_TENSOR_LEGACY);
+    end_owner(managed, versioned ? OWNER_TENSOR_VERSIONED : OWNER_TENSOR_LEGACY, NULL);
 }
 
 static void
 let_go(metal_storage *storage)
 {
-    end_owner(storage->owner.object, storage->owner.kind);
+    end_owner(storage->owner.object, storage->owner.kind, storage->owner.keeper);
     storage_free(storage);
 }
 
@@ -202,14 +203,14 @@ owners_close(owner_list *list)
 storage_owner
 owners_of_object(md_state *state, PyObject *object)
 {
-    return (storage_owner){object, OWNER_OBJECT, state->owners, retire, NULL};
+    return (storage_owner){object, OWNER_OBJECT, state->owners, retire, NULL, NULL};
 }
 
 storage_owner
-owners_of_tensor(md_state *state, void *managed, bool versioned)
+owners_of_tensor(md_state *state, void *managed, bool versioned, PyObject *keeper)
 {
     int kind = versioned ? OWNER_TENSOR_VERSIONED : OWNER_TENSOR_LEGACY;
-    return (storage_owner){managed, kind, state->owners, retire, NULL};
+    return (storage_owner){managed, kind, state->owners, retire, NULL, keeper};
 }
 
 PyObject *

@@ -25,8 +25,10 @@ void owners_close(owner_list *list);
 /* An owner record for storage_wrap_...: steals `object` (a strong reference) once the storage
  * is made, and not if that fails. */
 storage_owner owners_of_object(md_state *state, PyObject *object);
-/* The same for a foreign managed tensor, whose deleter will be called once. */
-storage_owner owners_of_tensor(md_state *state, void *managed, bool versioned);
+/* The same for a foreign managed tensor, whose deleter will be called once.  `keeper`: an object
+ * that keeps the memory too, stolen likewise; or NULL. */
+storage_owner owners_of_tensor(md_state *state, void *managed, bool versioned,
+                               PyObject *keeper);
 
 /* Let go of what has no storage yet, as of an owner, while the GIL is held: code of the producer's
  * can run, and an exception that is set stays set. */

@@ -60,6 +60,7 @@
     X(from_dlpack) \
     X(requires_grad) \
     X(is_neg) \
+    X(untyped_storage) \
     X(copy) \
     X(max_version) \
     X(stream) \
@@ -78,6 +79,8 @@ typedef struct foreign_type {
     PyObject *requires_grad; /* owned: torch's attribute of that name; NULL: it has none */
     /* the C getter behind it, which lives as long; NULL: it is not C's */
     const struct PyGetSetDef *gradient;
+    /* the C function of torch's untyped_storage(); static; NULL: it has none */
+    const struct PyMethodDef *untyped_storage;
     bool speaks_metal_stream; /* it has __metal_stream__ */
     bool is_torchs;           /* a class of torch's is among its bases */
     bool has_torch_queue;     /* torch's queues wait for us and we for them: torch.h */
