@@ -128,7 +128,8 @@ bool bridge_handle_is_buffer(const void *handle);
 size_t bridge_buffer_nbytes(bridge_buffer *buffer);
 void *bridge_buffer_contents(bridge_buffer *buffer); /* CPU address; NULL for private storage */
 bridge_storage bridge_buffer_storage(bridge_buffer *buffer);
-/* Does Metal itself keep commands that use the buffer in order, within one queue? */
+/* Does Metal itself keep commands that use the buffer in order, within one queue?  No, where it
+ * does not say so. */
 bool bridge_buffer_is_tracked(bridge_buffer *buffer);
 bridge_device *bridge_buffer_device(bridge_buffer *buffer); /* borrowed from the buffer */
 /* The label as UTF-8, cut to `capacity` - 1 bytes; "" where there is none. */

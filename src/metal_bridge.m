@@ -504,7 +504,9 @@ bridge_buffer_storage(bridge_buffer *buffer)
 bool
 bridge_buffer_is_tracked(bridge_buffer *buffer)
 {
-    return [buffer_object(buffer) hazardTrackingMode] != MTLHazardTrackingModeUntracked;
+    /* In a heap "default" is what the heap has, untracked unless it was made otherwise.
+     * SPEC MTLHeap.h MTLHeapDescriptor.hazardTrackingMode */
+    return [buffer_object(buffer) hazardTrackingMode] == MTLHazardTrackingModeTracked;
 }
 
 bridge_device *

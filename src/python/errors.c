@@ -171,6 +171,23 @@ names_its_code(const bridge_error *error)
     return false;
 }
 
+/* What to do, where Metal's words do not say it.  Source: MTLCommandBuffer.h MTLCommandBufferError; what
+ * Macs say: "Impacting Interactivity", "Ignored (for causing prior/excessive GPU errors)". */
+static const char *
+way_out(const bridge_error *error)
+{
+    static const long timeout = 2, revoked = 4, not_permitted = 7;
+    if (error->code == revoked || error->code == not_permitted) {
+        return "; after earlier errors Metal refuses what this queue gets: use a new Stream, "
+               "and "
+               "if that fails too, start the process again";
+    }
+    if (error->code == timeout || strstr(error->text, "Interactivity") != NULL) {
+        return "; the system ends work that holds the GPU for seconds: launch less at a time";
+    }
+    return "";
+}
+
 static PyObject *
 raise_command_failed(md_state *state, const char *where, const bridge_error *error)
 {
@@ -181,11 +198,12 @@ raise_command_failed(md_state *state, const char *where, const bridge_error *err
         told.text[length - 1] = '\0'; /* the sentence is ours */
     }
     if (names_its_code(&told)) {
-        return PyErr_Format(state->metal_error, "%s: %s: %s.", where, text, told.text);
+        return PyErr_Format(state->metal_error, "%s: %s: %s%s.", where, text, told.text,
+                            way_out(&told));
     }
     /* unreached: the software Metal's words have their code */
-    return PyErr_Format(state->metal_error, "%s: %s: %s (code %ld).", where, text, told.text,
-                        told.code);
+    return PyErr_Format(state->metal_error, "%s: %s: %s (code %ld)%s.", where, text, told.text,
+                        told.code, way_out(&told));
 }
 
 PyObject *

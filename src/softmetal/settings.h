@@ -22,6 +22,7 @@
     X(SOFT_LATENCY_US, "SOFTMETAL_LATENCY_US", "0", NULL, read_size) \
     X(SOFT_EVENT_TIMEOUT_MS, "SOFTMETAL_EVENT_TIMEOUT_MS", "0", NULL, read_size) \
     X(SOFT_SIGNAL_ON_ERROR, "SOFTMETAL_SIGNAL_ON_ERROR", "0", "0|1", NULL) \
+    X(SOFT_AFTER_ERROR, "SOFTMETAL_AFTER_ERROR", "works", "works|ignored", NULL) \
     X(SOFT_WAIT_SCOPE, "SOFTMETAL_WAIT_SCOPE", "queue", "queue|commands", NULL) \
     X(SOFT_SEED, "SOFTMETAL_SEED", "0", NULL, read_seed) \
     X(SOFT_JITTER_US, "SOFTMETAL_JITTER_US", "200", NULL, read_size) \

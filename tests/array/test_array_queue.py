@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pytest
 import stream_programs
+from children import output_of
 from held_work import held
 from objc_messages import foreign_buffer, send
 
@@ -378,6 +379,35 @@ def test_untracked_buffers_are_kept_in_order_on_one_stream(settings):
             array.fill(value, stream=stream)
         assert np.asarray(array).tolist() == [5] * 1024
         del array, buffer
+
+
+#: A buffer of a heap, which softmetal has not: untracked, and it says "default", for its heap says more.
+IN_A_HEAP = """
+import ctypes
+import numpy as np
+from objc_messages import foreign_buffer, libobjc, send
+import metal_dlpack as md
+
+UNTRACKED = 1 << 8
+with foreign_buffer(4096, UNTRACKED) as handle:
+    replace = libobjc.class_replaceMethod
+    replace.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_char_p]
+    says_default = ctypes.CFUNCTYPE(ctypes.c_ulong, ctypes.c_void_p, ctypes.c_void_p)(lambda _self, _name: 0)
+    selector = libobjc.sel_registerName(b"hazardTrackingMode")
+    replace(send(handle, "class"), selector, ctypes.cast(says_default, ctypes.c_void_p), b"L@:")
+    assert send(handle, "hazardTrackingMode", result=ctypes.c_ulong) == 0
+    buffer = md.Buffer.from_handle(handle)
+    array, stream = buffer.array(1024), md.Stream()
+    for value in range(1, 6):
+        array.fill(value, stream=stream)
+    print(set(np.asarray(array).tolist()))
+    del array, buffer
+"""
+
+
+def test_a_buffer_that_leaves_its_tracking_to_its_heap_counts_as_untracked():
+    """Apple's default is "tracked" of a device, and of a heap what that has: untracked, as a rule."""
+    assert output_of(IN_A_HEAP, SOFTMETAL_SEED="last", SOFTMETAL_LATENCY_US="2000").strip() == "{5.0}"
 
 
 def test_two_arrays_over_one_foreign_buffer_know_of_each_other(slow):

@@ -104,6 +104,35 @@ CASE(each_error_code_can_be_injected)
     expect_code(device, queue, "commit=12", MTLCommandBufferErrorStackOverflow);
 }
 
+/* The code with which a command buffer ends that does nothing; 0: it completes. */
+static long
+code_of_nothing(id<MTLCommandQueue> queue)
+{
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    id<MTLCommandBuffer> commands = [queue commandBuffer];
+    finish(commands);
+    long code = [[commands error] code];
+    [pool drain];
+    return code;
+}
+
+CASE(a_queue_may_ignore_what_comes_after_an_error)
+{
+    id<MTLCommandQueue> queue = open_queue(), other = open_queue();
+    CHECK(softmetal_set("SOFTMETAL_FAIL", "commit=Timeout") == 0);
+    CHECK(code_of_nothing(queue) == MTLCommandBufferErrorTimeout);
+    CHECK(code_of_nothing(queue) == 0);
+    CHECK(softmetal_set("SOFTMETAL_AFTER_ERROR", "ignored") == 0);
+    CHECK(softmetal_set("SOFTMETAL_FAIL", "commit=OutOfMemory,commit@3=PageFault") == 0);
+    CHECK(code_of_nothing(queue) == MTLCommandBufferErrorOutOfMemory);
+    CHECK(code_of_nothing(queue) == 0);
+    CHECK(code_of_nothing(queue) == MTLCommandBufferErrorPageFault);
+    CHECK(code_of_nothing(queue) == MTLCommandBufferErrorAccessRevoked);
+    CHECK(code_of_nothing(queue) == MTLCommandBufferErrorAccessRevoked);
+    CHECK(code_of_nothing(other) == 0);
+    CHECK(softmetal_set("SOFTMETAL_AFTER_ERROR", "works") == 0);
+}
+
 CASE(a_removed_device_makes_nothing_more)
 {
     id<MTLDevice> device = open_device();

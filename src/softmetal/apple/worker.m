@@ -74,11 +74,23 @@ check_storage(const soft_program *program)
 }
 
 static void
-check_job(soft_job *job)
+check_job(soft_job *job, const soft_lane *lane)
 {
+    if (job->code == 0 && lane->is_ignored) {
+        job->code = MTLCommandBufferErrorAccessRevoked;
+    }
     if (job->code == 0) {
         job->code = check_storage(job->program);
     }
+}
+
+/* Errors of the GPU's, after which Metal may ignore what the queue is given: "Ignored (for causing
+ * prior/excessive GPU errors)". */
+static BOOL
+is_remembered(int code)
+{
+    return code == MTLCommandBufferErrorInternal || code == MTLCommandBufferErrorTimeout ||
+           code == MTLCommandBufferErrorPageFault;
 }
 
 static void
@@ -125,7 +137,7 @@ take_more(soft_lane *lane, struct batch *batch)
     }
     BOOL goes_on = sleep_us(lane, soft_settings_get(SOFT_LATENCY_US));
     for (size_t index = before; index < batch->count; index++) {
-        check_job(&batch->jobs[index]);
+        check_job(&batch->jobs[index], lane);
     }
     return goes_on;
 }
@@ -185,6 +197,7 @@ complete(soft_lane *lane, SoftMetalCommandBuffer *buffer, const soft_job *job)
     int code = job->code;
     if (code != 0) {
         set_error(buffer, code, job->text);
+        lane->is_ignored |= is_remembered(code) && soft_settings_get(SOFT_AFTER_ERROR) != 0;
     }
     free(job->text);
     soft_races_complete(buffer->_order);
@@ -270,7 +283,7 @@ run_batch(soft_lane *lane, SoftMetalCommandBuffer *first)
     size_t pool = soft_autorelease_push();
     add_to_batch(&batch, first);
     BOOL goes_on = sleep_us(lane, soft_settings_get(SOFT_LATENCY_US));
-    check_job(&batch.jobs[0]);
+    check_job(&batch.jobs[0], lane);
     goes_on = goes_on && widen_batch(lane, &batch, order);
     soft_autorelease_pop(pool);
     return goes_on && work_off(lane, &batch, order);

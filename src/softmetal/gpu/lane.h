@@ -45,6 +45,7 @@ typedef struct soft_lane {
     uint64_t limit, in_flight; /* command buffers that exist and have not completed */
     bool has_worker;
     bool is_closed;              /* the queue object is gone */
+    bool is_ignored;             /* what it is given, after an error; the worker's own */
     uint64_t seed, random;       /* of the shuffle, the worker's own */
     soft_race_queue *races;      /* owned; NULL: not watched */
     uint64_t serial;             /* in the order of creation, for names and seeds */
