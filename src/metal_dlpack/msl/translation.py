@@ -167,6 +167,10 @@ class Translation:
             lack = self._lacks.get(id(one))
             if lack is not None:
                 raise source_error(self._source, lack.at, lack.sentence(kernel.name))
+        pointer = unsupported.pointer_from_the_cpu(self._source, kernel.declaration, self._by_name)
+        if pointer is not None:
+            text = f"the kernel '{kernel.name}' reads a pointer in a struct, which no argument can give: "
+            raise source_error(self._source, pointer, text + "pass the buffer as a parameter of its own")
 
     def _mentions(self, one: Declaration) -> Iterable[str]:
         return self._source.words[one.first : one.last + 1]
