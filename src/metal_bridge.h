@@ -213,8 +213,7 @@ bridge_status bridge_library_new(bridge_device *device, const char *source, brid
                                  bridge_library **out, char **message, bool *is_source);
 void bridge_library_release(bridge_library *library); /* NULL is allowed */
 
-/* The names of the kernels, and what else a pipeline can be made of; one malloc'ed block, which
- * the caller frees.  NULL: there is no memory, or this is a forked child. */
+/* The names of the kernels; one malloc'ed block, which the caller frees.  NULL: there is no memory, or this is a forked child. */
 char **bridge_library_names(bridge_library *library, size_t *count);
 
 typedef struct bridge_constant_facts {

@@ -938,18 +938,33 @@ add_text(text_block *block, NSString *text)
     return at;
 }
 
-static char **
-copy_names(NSArray *names, size_t *count)
+/* Of the other functions of a library no kernel can be made.  One that Metal makes only with the
+ * values of its constants is taken for one. */
+static bool
+is_kernel(id<MTLLibrary> library, NSString *name)
 {
-    size_t nbytes = 0;
-    *count = [names count];
-    for (size_t i = 0; i < *count; i++) {
+    id<MTLFunction> function = [library newFunctionWithName:name];
+    bool result = function == nil || [function functionType] == MTLFunctionTypeKernel;
+    [function release];
+    return result;
+}
+
+/* A block with room for each name. */
+static char **
+copy_kernel_names(id<MTLLibrary> library, size_t *count)
+{
+    NSArray *names = [library functionNames];
+    size_t nbytes = 0, most = [names count];
+    for (size_t i = 0; i < most; i++) {
         nbytes += text_nbytes([names objectAtIndex:i]);
     }
-    text_block block = make_text_block(*count * sizeof(char *), nbytes);
+    text_block block = make_text_block(most * sizeof(char *), nbytes);
     char **out = (char **)(void *)block.memory;
-    for (size_t i = 0; out != NULL && i < *count; i++) {
-        out[i] = add_text(&block, [names objectAtIndex:i]);
+    for (size_t i = 0; out != NULL && i < most; i++) {
+        NSString *name = [names objectAtIndex:i];
+        if (is_kernel(library, name)) {
+            out[(*count)++] = add_text(&block, name);
+        }
     }
     return out;
 }
@@ -962,7 +977,7 @@ bridge_library_names(bridge_library *library, size_t *count)
         return NULL;
     }
     IN_POOL;
-    return copy_names([library_object(library) functionNames], count);
+    return copy_kernel_names(library_object(library), count);
 }
 
 static int

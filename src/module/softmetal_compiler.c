@@ -112,11 +112,12 @@ static bool
 add_function(soft_functions *functions, PyObject *function)
 {
     const char *name;
+    unsigned type;
     PyObject *constants;
-    if (!PyArg_ParseTuple(function, "sO!", &name, &PyList_Type, &constants)) {
+    if (!PyArg_ParseTuple(function, "sIO!", &name, &type, &PyList_Type, &constants)) {
         return false;
     }
-    if (!soft_functions_add(functions, name)) {
+    if (!soft_functions_add(functions, name, type)) {
         PyErr_NoMemory();
         return false;
     }

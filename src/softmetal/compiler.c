@@ -43,7 +43,7 @@ soft_functions_free(soft_functions *functions)
 }
 
 bool
-soft_functions_add(soft_functions *functions, const char *name)
+soft_functions_add(soft_functions *functions, const char *name, unsigned type)
 {
     size_t count = functions->count;
     soft_function_facts *larger = realloc(functions->functions, (count + 1) * sizeof *larger);
@@ -51,7 +51,7 @@ soft_functions_add(soft_functions *functions, const char *name)
         return false;
     }
     functions->functions = larger;
-    larger[count] = (soft_function_facts){.name = strdup(name)};
+    larger[count] = (soft_function_facts){.name = strdup(name), .type = type};
     functions->count += larger[count].name != NULL;
     return functions->count > count;
 }

@@ -25,7 +25,8 @@ typedef struct soft_constant_facts {
 } soft_constant_facts;
 
 typedef struct soft_function_facts {
-    char *name; /* owned */
+    char *name;    /* owned */
+    unsigned type; /* MTLFunctionType */
     soft_constant_facts *constants;
     size_t constant_count;
 } soft_function_facts;
@@ -39,7 +40,7 @@ typedef struct soft_functions {
 soft_functions *soft_functions_new(void);            /* owned (+1); NULL: there is no memory */
 void soft_functions_free(soft_functions *functions); /* NULL is allowed */
 /* False: there is no memory, or no such type, and nothing was added. */
-bool soft_functions_add(soft_functions *functions, const char *name);
+bool soft_functions_add(soft_functions *functions, const char *name, unsigned type);
 /* A constant of the function that was added last; its type as Metal's language has it. */
 bool soft_functions_add_constant(soft_functions *functions, const char *name, const char *type,
                                  unsigned index, bool is_required);

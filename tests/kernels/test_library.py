@@ -60,6 +60,17 @@ def test_the_names_are_those_of_metal(two):
     assert (two.name, two.device) == ("program_source", md.default_device())
 
 
+def test_what_is_no_kernel_is_not_among_them():
+    """Metal lists every function that another can find by its name."""
+    others = "vertex float4 v() { return 0; }\nfragment float4 p() { return 0; }\n[[visible]] float g() { return 3; }\n"
+    library = md.Library(f"{METAL}{others}kernel void f(device float *x) {{ x[0] = g(); }}")
+    assert library.kernels == ("f",)
+    assert run(library["f"])[0] == 3
+    with pytest.raises(KeyError, match="'v' is not a kernel of the library, which has .'f',"):
+        library["v"]
+    assert md.Library(METAL + others).kernels == ()
+
+
 def test_another_name_is_a_key_error(two):
     for name in ("two", "any", 1, ("one",), []):
         with pytest.raises(KeyError, match="is not a kernel of the library, which has"):

@@ -26,12 +26,14 @@ open_text(const char *source, soft_math math, soft_compile_error *error)
         return NULL;
     }
     soft_functions *functions = soft_functions_new();
-    CHECK(soft_functions_add(functions, "room") && soft_functions_add(functions, "add"));
+    CHECK(soft_functions_add(functions, "room", 3) && soft_functions_add(functions, "add", 3));
     CHECK(soft_functions_add_constant(functions, "by", "float3", 7, true));
     CHECK(soft_functions_add_constant(functions, "is_long", "bool", 2, false));
     CHECK(!soft_functions_add_constant(functions, "odd", "float5", 3, false));
-    CHECK(soft_functions_add(functions, "vast") && soft_functions_add(functions, "no_image"));
-    CHECK(soft_functions_add(functions, "too_much_memory"));
+    CHECK(soft_functions_add(functions, "vast", 3));
+    CHECK(soft_functions_add(functions, "no_image", 3));
+    CHECK(soft_functions_add(functions, "too_much_memory", 3));
+    CHECK(soft_functions_add(functions, "called", MTLFunctionTypeVisible));
     return functions;
 }
 
@@ -90,10 +92,13 @@ make_pipeline(id<MTLLibrary> library, const char *name,
 CASE(a_library_names_its_functions_and_their_constants)
 {
     id<MTLLibrary> library = open_library();
-    CHECK([[library functionNames] count] == 5);
+    CHECK([[library functionNames] count] == 6);
     CHECK([text_of("room") isEqual:[[library functionNames] objectAtIndex:0]]);
     id<MTLFunction> function = [[library newFunctionWithName:text_of("add")] autorelease];
     CHECK([function device] == [library device] && [[function name] isEqual:text_of("add")]);
+    CHECK([function functionType] == MTLFunctionTypeKernel);
+    id<MTLFunction> called = [[library newFunctionWithName:text_of("called")] autorelease];
+    CHECK([called functionType] == MTLFunctionTypeVisible);
     NSDictionary *constants = [function functionConstantsDictionary];
     NSEnumerator *names = [constants keyEnumerator];
     CHECK([constants count] == 2);
@@ -138,6 +143,7 @@ CASE(a_text_that_names_a_registered_kernel_is_not_compiled)
                                                      error:NULL] autorelease];
     id<MTLFunction> function = [[library newFunctionWithName:text_of("in_c")] autorelease];
     CHECK(function != nil && opened == 0);
+    CHECK([function functionType] == MTLFunctionTypeKernel);
     CHECK([library newFunctionWithName:text_of("add")] == nil);
     CHECK(softmetal_register_kernel("absent", NULL, 1) == 0);
     CHECK([library newFunctionWithName:text_of("absent")] == nil);

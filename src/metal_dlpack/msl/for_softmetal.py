@@ -11,6 +11,8 @@ from metal_dlpack import msl
 
 #: MTLLibraryError: what the software Metal answers with.
 UNSUPPORTED, INTERNAL, COMPILE_FAILURE = 1, 2, 3
+#: MTLFunctionType of what a function is marked as.
+_TYPES = {"vertex": 1, "fragment": 2, "kernel": 3, "visible": 5, "intersection": 6, "mesh": 7, "object": 8}
 
 
 @lru_cache(maxsize=16)
@@ -31,8 +33,10 @@ def _answer(ask: Callable[[], object]) -> tuple[int, object]:
 
 
 def functions(library: tuple[str, str]) -> tuple[int, object]:
-    """The kernels of (source, math), in its order: (name, ((constant, type, index, is_required), ...)) each."""
-    return _answer(lambda: [(one.name, list(one.constants)) for one in _library(*library).functions.values()])
+    """The functions of (source, math), in its order: (name, type, [(constant, type, index, is_required), ...]) each."""
+    return _answer(
+        lambda: [(one.name, _TYPES[one.stage], list(one.constants)) for one in _library(*library).functions.values()]
+    )
 
 
 def image(library: tuple[str, str], function: tuple[str, list[tuple[int, bytes]], bool]) -> tuple[int, object]:

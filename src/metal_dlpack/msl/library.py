@@ -36,6 +36,7 @@ class Function(NamedTuple):
     """An entry point, and the function constants that it can read."""
 
     name: str
+    stage: str  # "kernel", or what else it is marked as
     constants: tuple[Constant, ...]
 
 
@@ -108,7 +109,9 @@ def open_library(source: str, math: str = "fast") -> Library:
         checked = translation.checked_text()
     found.check(checked, source)
     with _lines_of_the_user(source):
-        functions = [Function(name, tuple(_constants(translation, one))) for name, one in translation.kernels.items()]
+        functions = [
+            Function(name, one.stage, tuple(_constants(translation, one))) for name, one in translation.kernels.items()
+        ]
     cache.write(key, json.dumps(functions).encode())
     return Library(source, math, functions, translation)
 
@@ -120,7 +123,9 @@ def _constants(translation: Translation, kernel: Kernel) -> Iterator[Constant]:
 
 
 def _from_json(text: bytes) -> list[Function]:
-    return [Function(name, tuple(Constant(*one) for one in constants)) for name, constants in json.loads(text)]
+    return [
+        Function(name, stage, tuple(Constant(*one) for one in constants)) for name, stage, constants in json.loads(text)
+    ]
 
 
 def _translated(found: compiler.Compiler, source: str) -> Translation:

@@ -204,9 +204,20 @@ typedef NS_ENUM(NSInteger, MTLMathMode) {
 @property(readonly) NSArray *functionNames;
 @end
 
+typedef NS_ENUM(NSUInteger, MTLFunctionType) {
+    MTLFunctionTypeVertex = 1,
+    MTLFunctionTypeFragment = 2,
+    MTLFunctionTypeKernel = 3,
+    MTLFunctionTypeVisible = 5,
+    MTLFunctionTypeIntersection = 6,
+    MTLFunctionTypeMesh = 7,
+    MTLFunctionTypeObject = 8,
+};
+
 @protocol MTLFunction <NSObject>
 @property(copy) NSString *label;
 @property(readonly) id<MTLDevice> device;
+@property(readonly) MTLFunctionType functionType;
 @property(readonly) NSString *name;
 @property(readonly) NSDictionary *functionConstantsDictionary; /* by name */
 @end

@@ -329,6 +329,11 @@ are_values_good(const soft_function_facts *facts, const soft_constant_list *list
     return [NSString stringWithUTF8String:_facts == NULL ? _kernel.name : _facts->name];
 }
 
+- (MTLFunctionType)functionType
+{
+    return _facts == NULL ? MTLFunctionTypeKernel : (MTLFunctionType)_facts->type;
+}
+
 - (NSDictionary *)functionConstantsDictionary
 {
     size_t count = _facts == NULL ? 0 : _facts->constant_count;
