@@ -139,6 +139,7 @@ def test_what_a_kernel_calls_has_its_body():
             "device int *x [[buffer(1), function_constant(flag)]]",
             ["metal::conditional_t<bool(flag), softmetal::buffer<1>, softmetal::absent>"],
         ),
+        ("P x, Q y, Q z [[buffer(0)]]", ["softmetal::threadgroup<0>", "softmetal::buffer<1>", "softmetal::buffer<0>"]),
         ("void", []),
         ("", []),
     ],
@@ -146,7 +147,8 @@ def test_what_a_kernel_calls_has_its_body():
 def test_what_binds_a_parameter(parameters, expected):
     many = ", ".join(f"E{i}" for i in range(9))
     enums = f"enum {{ FIRST, SECOND, THIRD }}; enum {{ TEN = 4 | 16, {many}, LAST }};"
-    source = f"constant constexpr int N = 4; {enums} kernel void f({parameters}) {{}}"
+    types = "typedef threadgroup float *P; using Q = const device float *;"
+    source = f"constant constexpr int N = 4; {enums} {types} kernel void f({parameters}) {{}}"
     assert binders(source) == expected
 
 
@@ -399,6 +401,18 @@ def test_function_constants_are_found_with_what_reaches_them():
         name: [one.name for one in translation.constants_of(kernel)] for name, kernel in translation.kernels.items()
     }
     assert reached == {"f": ["n"], "k": ["flag", "h"]}
+
+
+def test_a_constant_is_not_reached_by_a_name_that_is_anothers():
+    """A parameter and a member may be called as a constant is."""
+    source = "constant int n [[function_constant(0)]]; struct S { int n; int f() { return m; } }; constant int m = n;\n"
+    source += (
+        "kernel void f(device int *x, constant int &n) { x[0] = n; } kernel void g(device T *x) { x->n = x[0].n; }\n"
+    )
+    source += "kernel void h(device S *x) { x->n = x->f(); } kernel void k(device int *x) { x[n] = 1; }"
+    translation = Translation(source)
+    found = [[one.name for one in translation.constants_of(kernel)] for kernel in translation.kernels.values()]
+    assert found == [[], [], ["n"], ["n"]]
 
 
 def test_what_asks_for_a_constant_that_the_kernel_does_not_need_is_left_out():

@@ -98,7 +98,7 @@ def rest(tokens: Tokens, one: Declaration) -> list[str]:
     if one.kind == FUNCTION and one.parameters is not None:
         ranges = tokens.split(one.parameters + 1, tokens.partner[one.parameters])
         for place, (first, end) in enumerate(ranges):
-            name = _name_at(tokens, first, end)
+            name = declarators.name_of_parameter(tokens, first, end)
             if name is not None:
                 places[tokens.words[name]] = f"{place}"
     words = without(tokens.words[one.head_end : one.last + 1])
@@ -128,16 +128,10 @@ def _type_of_parameter(tokens: Tokens, first: int, end: int) -> list[str]:
 
 def type_of_parameter(tokens: Tokens, first: int, end: int) -> list[str]:
     """The words of a parameter's type: without its name, its attributes and its default."""
-    name = _name_at(tokens, first, end)
+    name = declarators.name_of_parameter(tokens, first, end)
     ranges = [(first, end)] if name is None else [(first, name), (name + 1, end)]
     words = [word for part in ranges for word in attributes.left_out(tokens, *part)]
     return words[: words.index("=")] if "=" in words else words
-
-
-def _name_at(tokens: Tokens, first: int, end: int) -> int | None:
-    """Where the name of a parameter stands, if it has one."""
-    declared = declarators.read(tokens, first, end)
-    return declared.declarators[0].name if declared and declared.declarators else None
 
 
 def _const_first(words: list[str]) -> list[str]:

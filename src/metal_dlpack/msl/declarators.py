@@ -70,6 +70,12 @@ def read(tokens: Tokens, first: int, end: int) -> Declared | None:
     return declared
 
 
+def name_of_parameter(tokens: Tokens, first: int, end: int) -> int | None:
+    """Where the name of the parameter words[first:end] stands, if it has one."""
+    declared = read(tokens, first, end)
+    return declared.declarators[0].name if declared and declared.declarators else None
+
+
 def after_attribute(tokens: Tokens, at: int) -> int:
     """The word after the `[[...]]`, alignas(...) or __attribute__((...)) that begins here; `at` if none does."""
     if is_attribute(tokens, at):

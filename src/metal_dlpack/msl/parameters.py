@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from . import attributes, declarators
@@ -38,9 +38,12 @@ class _Written:
         return next((kind for kind in ("buffer", "threadgroup") if kind in self.attributes), self.space)
 
 
-def bind(tokens: Tokens, opening: int, integers: Integers) -> list[Parameter]:
-    """The parameters after the `(` at `opening`.  Raises SourceError for one that nothing can be bound to."""
-    written = [_read(tokens, *place) for place in tokens.split(opening + 1, tokens.partner[opening])]
+def bind(tokens: Tokens, opening: int, integers: Integers, named: Mapping[str, list[str]]) -> list[Parameter]:
+    """The parameters after the `(` at `opening`.  Raises SourceError for one that nothing can be bound to.
+
+    named: the address spaces that a typedef's name stands for.
+    """
+    written = [_read(tokens, *place, named) for place in tokens.split(opening + 1, tokens.partner[opening])]
     written = [one for one in written if tokens.words[one.first : one.end] != ["void"]]
     free = {kind: _free_indices(written, kind, integers) for kind in ("buffer", "threadgroup")}
     return [
@@ -49,12 +52,16 @@ def bind(tokens: Tokens, opening: int, integers: Integers) -> list[Parameter]:
     ]
 
 
-def _read(tokens: Tokens, first: int, end: int) -> _Written:
+def _read(tokens: Tokens, first: int, end: int, named: Mapping[str, list[str]]) -> _Written:
     found = {one.name: one.arguments for one in attributes.within(tokens, first, end)}
     declared = declarators.read(tokens, first, end)
     one = declared.declarators[0] if declared and declared.declarators else None
     name = tokens.words[one.name] if one and one.name is not None else ""
-    space = next((_BOUND[word] for word in declared.spaces if word in _BOUND), None) if declared else None
+    words = tokens.words[first : declared.type_end] if declared else []
+    spaces = (
+        declared.spaces if declared and declared.spaces else [space for word in words for space in named.get(word, [])]
+    )
+    space = next((_BOUND[word] for word in spaces if word in _BOUND), None)
     return _Written(first, end, name, space, found)
 
 

@@ -156,7 +156,7 @@ class Translation:
     def _binders(self, function: Declaration) -> list[Parameter]:
         assert function.parameters is not None
         if id(function) not in self._bound:
-            self._bound[id(function)] = bind(self._source, function.parameters, self._integers)
+            self._bound[id(function)] = bind(self._source, function.parameters, self._integers, self._named_spaces)
         return self._bound[id(function)]
 
     def _refuse_what_is_not_supported(self, kernel: Kernel) -> None:
@@ -172,8 +172,23 @@ class Translation:
             text = f"the kernel '{kernel.name}' reads a pointer in a struct, which no argument can give: "
             raise source_error(self._source, pointer, text + "pass the buffer as a parameter of its own")
 
-    def _mentions(self, one: Declaration) -> Iterable[str]:
-        return self._source.words[one.first : one.last + 1]
+    def _mentions(self, one: Declaration) -> set[str]:
+        """The names in it that can be those of other declarations: a parameter, and what follows a point, cannot."""
+        words = self._source.words
+        found = {words[at] for at in range(one.first, one.last + 1) if words[at - 1] not in {".", "->"}}
+        return found - self._own_names(one) if one.kind == FUNCTION else found
+
+    def _own_names(self, function: Declaration) -> set[str]:
+        """The names of its parameters."""
+        tokens = self._source
+        assert function.parameters is not None
+        ranges = tokens.split(function.parameters + 1, tokens.partner[function.parameters])
+        names = [declarators.name_of_parameter(tokens, *place) for place in ranges]
+        return {tokens.words[at] for at in names if at is not None}
+
+    @cached_property
+    def _named_spaces(self) -> dict[str, list[str]]:
+        return {name: declared.spaces for name, declared, _ in declarations.aliases(self._source)}
 
     @cached_property
     def _by_name(self) -> dict[str, list[Declaration]]:
