@@ -20,11 +20,43 @@ array_numpy_module(const char *function)
     return numpy;
 }
 
+/* Owned (+1), like `op`; more than LAYOUT_MAX_NDIM deep NumPy refuses the lists anyway. */
+static PyObject *
+freeze(PyObject *op, int depth)
+{
+    bool is_list = PyList_CheckExact(op) || PyTuple_CheckExact(op);
+    if (!is_list || depth == LAYOUT_MAX_NDIM) {
+        return Py_NewRef(op);
+    }
+    PyObject *entries = PyList_CheckExact(op) ? PyList_AsTuple(op)
+                                              : PyTuple_GetSlice(op, 0, PyTuple_GET_SIZE(op));
+    for (Py_ssize_t i = 0; entries != NULL && i < PyTuple_GET_SIZE(entries); i++) {
+        PyObject *entry = PyTuple_GET_ITEM(entries, i);
+        PyObject *frozen = freeze(entry, depth + 1);
+        if (frozen == NULL) {
+            Py_CLEAR(entries);
+            break;
+        }
+        PyTuple_SET_ITEM(entries, i, frozen);
+        Py_DECREF(entry);
+    }
+    return entries;
+}
+
+PyObject *
+array_numpy_freeze(PyObject *op)
+{
+    return freeze(op, 0);
+}
+
 PyObject *
 array_numpy_asarray(const char *function, PyObject *op)
 {
     PyObject *numpy = array_numpy_module(function);
-    PyObject *result = numpy == NULL ? NULL : PyObject_CallMethod(numpy, "asarray", "(O)", op);
+    PyObject *frozen = numpy == NULL ? NULL : array_numpy_freeze(op);
+    PyObject *result =
+        frozen == NULL ? NULL : PyObject_CallMethod(numpy, "asarray", "(O)", frozen);
+    Py_XDECREF(frozen);
     Py_XDECREF(numpy);
     return result;
 }
@@ -123,7 +155,7 @@ static PyObject *
 readable_value(const char *function, md_state *state, PyObject *value)
 {
     if (!Py_IS_TYPE(value, state->array_type)) {
-        return Py_NewRef(value);
+        return array_numpy_freeze(value);
     }
     ArrayObject *array = array_cast(value);
     return array_numpy_can_view(array) ? array_numpy_view(function, array)

@@ -11,6 +11,11 @@
 /* numpy, imported: owned (+1).  ImportError that says who asks for it. */
 PyObject *array_numpy_module(const char *function);
 
+/* For what NumPy is to read: of nested lists and tuples the same in tuples that nobody else has, and
+ * `op` itself if it is neither; owned (+1).  NumPy borrows the items of a list while it converts
+ * them, and their conversion can change the list. */
+PyObject *array_numpy_freeze(PyObject *op);
+
 /* numpy.asarray(op): owned (+1).  ImportError as above. */
 PyObject *array_numpy_asarray(const char *function, PyObject *op);
 

@@ -131,7 +131,11 @@ ARGS_METHOD(buffer_from_handle, type, "Buffer.from_handle", 0, 2, 1, "handle", "
 {
     md_state *state = PyType_GetModuleState((PyTypeObject *)type);
     void *handle;
+    int64_t size = 0;
+    bool has_size = args_is_given(values[1]);
+    /* the handle last: a size's __index__ can let go of what it names */
     if (errors_check_fork(state, function) < 0 ||
+        (has_size && buffer_convert_size(function, values[1], &size) < 0) ||
         args_handle(state, function, "id<MTLBuffer>", bridge_handle_is_buffer, values[0],
                     &handle) < 0) {
         return NULL;
@@ -139,11 +143,7 @@ ARGS_METHOD(buffer_from_handle, type, "Buffer.from_handle", 0, 2, 1, "handle", "
     metal_storage *ours =
         lookup_handle(handle); /* its MTLBuffer is longer than was asked for */
     size_t length = ours != NULL ? ours->nbytes : bridge_buffer_nbytes(handle);
-    int64_t size = (int64_t)length;
-    if (args_is_given(values[1]) && buffer_convert_size(function, values[1], &size) < 0) {
-        storage_release(ours);
-        return NULL;
-    }
+    size = has_size ? size : (int64_t)length;
     if ((uint64_t)size > length) {
         storage_release(ours);
         return PyErr_Format(PyExc_ValueError,
@@ -302,13 +302,13 @@ buffer_fill(PyObject *op, PyObject *value)
 static PyObject *
 transfer(PyObject *op, const char *function, PyObject *other, bool is_upload)
 {
-    metal_storage *storage = is_upload ? writable_storage(function, op)
-                                       : buffer_open_storage(function, buffer_cast(op));
     foreign_view view;
-    if (storage == NULL || view_open_bytes(other, !is_upload, &view) < 0) {
+    if (view_open_bytes(other, !is_upload, &view) < 0) {
         return NULL;
     }
-    storage = buffer_open_storage(function, buffer_cast(op)); /* opening can run anything */
+    /* only now: opening the other can run anything, also close() */
+    metal_storage *storage = is_upload ? writable_storage(function, op)
+                                       : buffer_open_storage(function, buffer_cast(op));
     if (storage == NULL) {
         view_close(&view);
         return NULL;

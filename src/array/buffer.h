@@ -55,7 +55,10 @@ buffer_unhold(BufferObject *self)
     buffer_count_views(self, -1);
 }
 
-/* The storage of an open Buffer: borrowed; NULL with ValueError once closed. */
+/* The storage of an open Buffer: borrowed until code runs that is not ours, which can close the
+ * Buffer: an argument's conversion, the collector, another thread.  So every argument is converted
+ * before, and who must let such code run holds the Buffer meanwhile; tests/house/test_holding.py
+ * reads the callers.  NULL with ValueError once closed. */
 metal_storage *buffer_open_storage(const char *function, BufferObject *self);
 
 PyObject *buffer_fill(PyObject *op, PyObject *value);

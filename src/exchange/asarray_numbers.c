@@ -407,11 +407,13 @@ PyObject *
 asarray_numbers_by_numpy(md_state *state, PyObject *x, const import_request *request)
 {
     PyObject *numpy = array_numpy_module("asarray");
-    PyObject *objects =
-        numpy == NULL ? NULL
-                      : PyObject_CallMethod(numpy, "array", "(OO)", x, &PyBaseObject_Type);
+    PyObject *frozen = numpy == NULL ? NULL : array_numpy_freeze(x);
+    PyObject *objects = frozen == NULL ? NULL
+                                       : PyObject_CallMethod(numpy, "array", "(OO)", frozen,
+                                                             &PyBaseObject_Type);
     PyObject *array = objects == NULL ? NULL : array_of_objects(state, objects, request);
     Py_XDECREF(objects);
+    Py_XDECREF(frozen);
     Py_XDECREF(numpy);
     return array;
 }

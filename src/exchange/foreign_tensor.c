@@ -213,6 +213,7 @@ open_method(md_state *state, const char *function, PyObject *producer,
         out->is_honest = device_type == kDLCPU;
     }
     PyObject *capsule = call_dlpack(state, producer, copy, is_told_not_to_wait);
+    out->maker = Py_TYPE(producer)->tp_name; /* only now: its code can have renamed its type */
     if (capsule == NULL) {
         array_numpy_explain_refusal(state, function, producer);
     }
@@ -233,21 +234,21 @@ foreign_open(md_state *state, const char *function, PyObject *producer,
     }
     DLManagedTensorVersioned *managed;
     PyObject *moment, *keeper;
-    const char *maker = Py_TYPE(producer)->tp_name;
     bool must_wait = request != NULL && !request->order.is_ordered;
     int is_made =
         foreign_ask_table(state, function, producer, must_wait, &managed, &moment, &keeper);
     if (is_made == 1) {
-        foreign_open_managed(managed, maker, out);
+        foreign_open_managed(managed, Py_TYPE(producer)->tp_name, out);
         out->moment = moment;
         out->keeper = keeper;
         return 0;
     }
-    start_with(out, maker);
+    start_with(out, NULL);
     if (is_made < 0 || open_method(state, function, producer, request, out) < 0) {
         return -1;
     }
     int result = foreign_examine_memory(state, producer, out->tensor, &out->keeper);
+    out->maker = Py_TYPE(producer)->tp_name; /* that can run its code too */
     if (result < 0) {
         foreign_close(out);
     }

@@ -40,7 +40,7 @@ import_request_device(md_state *state, const char *function, const import_reques
 
 typedef struct foreign_tensor {
     PyObject *capsule;      /* owned; NULL: it came without one */
-    const char *maker;      /* the producer's type, for messages; borrowed */
+    const char *maker;      /* the producer's type, for messages; until its code runs */
     void *managed;          /* NULL: given to an owner, or never there */
     const DLTensor *tensor; /* within `managed`; NULL: of another major version, of which
                                nothing else is known */

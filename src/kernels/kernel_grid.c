@@ -155,7 +155,9 @@ static int
 read_size(const kernel_call *call, const kernel_parameter *parameter, PyObject *sizes,
           size_t *out)
 {
-    PyObject *value = sizes == NULL ? NULL : PyDict_GetItemWithError(sizes, parameter->name);
+    /* owned: its own conversion may change the dict */
+    PyObject *value =
+        sizes == NULL ? NULL : Py_XNewRef(PyDict_GetItemWithError(sizes, parameter->name));
     int64_t nbytes;
     *out = 0;
     if (value == NULL) {
@@ -167,7 +169,9 @@ read_size(const kernel_call *call, const kernel_parameter *parameter, PyObject *
         }
         return -1;
     }
-    if (args_int64(call->kernel->function, "threadgroup_memory", value, &nbytes) < 0) {
+    int result = args_int64(call->kernel->function, "threadgroup_memory", value, &nbytes);
+    Py_DECREF(value);
+    if (result < 0) {
         return -1;
     }
     if (nbytes < 1 || (uint64_t)nbytes > call->kernel->max_threadgroup_nbytes) {

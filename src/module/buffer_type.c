@@ -60,15 +60,15 @@ static PyObject *
 buffer_close(PyObject *op, PyObject *Py_UNUSED(unused))
 {
     BufferObject *self = buffer_cast(op);
-    if (self->storage == NULL) {
-        Py_RETURN_NONE;
-    }
-    /* GPU work in flight holds the storage: wait for it */
-    buffer_hold(self);
-    int waited = wait_rule_for_work(state_of(op), "Buffer.close", self->storage, true);
-    buffer_unhold(self);
-    if (waited < 0) {
+    /* GPU work in flight holds the storage: wait for it.  Without holding the Buffer, so that of
+     * several threads that close it none refuses another; the wait looks at the storage before
+     * anything else can run, and not again. */
+    if (self->storage != NULL &&
+        wait_rule_for_work(state_of(op), "Buffer.close", self->storage, true) < 0) {
         return NULL;
+    }
+    if (self->storage == NULL) { /* closed before, or by another thread meanwhile */
+        Py_RETURN_NONE;
     }
     Py_ssize_t views = __atomic_load_n(&self->views, __ATOMIC_ACQUIRE);
     if (views > 0) {

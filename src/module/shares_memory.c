@@ -29,6 +29,7 @@ typedef struct place {
     uint64_t handle_offset; /* bytes from its start to element 0 */
     const char *address;    /* of element 0; NULL: private storage, or no items */
     bool is_nowhere;        /* no items, or a copy made for the asking */
+    BufferObject *held;     /* held open (buffer_hold), borrowed from the caller; NULL: none */
     foreign_tensor seen;
     foreign_view view;
 } place;
@@ -38,6 +39,9 @@ end_place(place *self)
 {
     foreign_close(&self->seen);
     view_close(&self->view);
+    if (self->held != NULL) {
+        buffer_unhold(self->held);
+    }
 }
 
 /* The layout of the bytes where no two packed items share one.  False: some do. */
@@ -115,6 +119,8 @@ place_buffer(PyObject *op, place *self)
     if (storage == NULL) {
         return -1;
     }
+    self->held = buffer_cast(op); /* the other argument's code may not close it */
+    buffer_hold(self->held);
     int64_t nbytes = (int64_t)storage->nbytes;
     place_in_storage(self, storage, 0);
     /* sizes fit: it is allocated */

@@ -56,13 +56,11 @@ state_of_interpreter(void)
         return NULL;
     }
     PyObject *module = PyDict_GetItemWithError(PyImport_GetModuleDict(), name);
+    md_state *state = module == NULL ? NULL : state_of_module(module);
     Py_DECREF(name);
-    if (module != NULL) {
-        return state_of_module(module);
-    }
-    if (!PyErr_Occurred()) {
+    if (state == NULL && !PyErr_Occurred()) {
         PyErr_SetString(PyExc_ImportError,
                         "metal_dlpack is not imported in this interpreter; import it first.");
     }
-    return NULL;
+    return state;
 }

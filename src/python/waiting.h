@@ -25,7 +25,8 @@ int waiting_for_value(md_state *state, const char *function, metal_stream *strea
 int waiting_for_event(bridge_event *event, uint64_t value, uint64_t timeout_ns);
 
 /* Wait for the work in flight on the buffer: its writes; before writing, its reads too.  0: it
- * is finished.  wait_rule.h asks first whether there is any. */
+ * is finished.  wait_rule.h asks first whether there is any.  The storage is looked at before the
+ * first wait only: it may go meanwhile. */
 int waiting_for_busy_storage(md_state *state, const char *function, metal_storage *storage,
                              bool is_for_writing);
 

@@ -80,15 +80,16 @@ ARGS_FUNCTION(event_from_handle, type, "Event.from_handle", 0, 2, 2, "handle", "
     md_state *state = PyType_GetModuleState((PyTypeObject *)type);
     void *handle;
     uint64_t value;
-    if (args_handle(state, function, "id<MTLSharedEvent>", bridge_handle_is_event, values[0],
-                    &handle) < 0 ||
-        convert_value(values[1], &value) < 0) {
+    /* The handle last, and into an Event that is there: a value's __index__, and the collector, can
+     * let go of what it names. */
+    PyObject *op = event_new_object(state);
+    if (op == NULL || convert_value(values[1], &value) < 0 ||
+        args_handle(state, function, "id<MTLSharedEvent>", bridge_handle_is_event, values[0],
+                    &handle) < 0) {
+        Py_XDECREF(op);
         return NULL;
     }
-    PyObject *op = event_new_object(state);
-    if (op != NULL) {
-        event_set(event_cast(op), NULL, handle, value);
-    }
+    event_set(event_cast(op), NULL, handle, value);
     return op;
 }
 

@@ -81,18 +81,19 @@ static int
 ask_moment(md_state *state, const char *function, PyObject *moment, stream_answer *out)
 {
     int result = 0;
+    PyObject *answer = NULL;
     if (Py_IS_TYPE(moment, state->event_type)) {
         *out = (stream_answer){NULL, event_cast(moment)->event, event_cast(moment)->value};
     }
     else {
         *out = (stream_answer){0};
-        PyObject *tuple = PyObject_CallMethodNoArgs(moment, state->str___metal_stream__);
-        result = tuple == NULL ? -1 : read_answer(function, tuple, out);
-        Py_XDECREF(tuple);
+        answer = PyObject_CallMethodNoArgs(moment, state->str___metal_stream__);
+        result = answer == NULL ? -1 : read_answer(function, answer, out);
     }
     if (result == 0 && out->event != NULL) {
         bridge_event_retain(out->event);
     }
+    Py_XDECREF(answer); /* the last one may be what holds the event */
     return result;
 }
 

@@ -4,10 +4,12 @@ import contextlib
 import gc
 import re
 import threading
+import time
 import weakref
 
 import numpy as np
 import pytest
+from held_work import held
 
 import metal_dlpack as md
 
@@ -194,6 +196,29 @@ def test_closing_while_another_thread_writes_is_refused_or_waits_its_turn(live_b
             with contextlib.suppress(BufferError):
                 buffer.close()
         writer.join()
+
+
+def test_threads_that_close_one_buffer_wait_for_its_work_and_none_is_refused(live_buffers):
+    """No Array is left: each of them could say so only of another that closes."""
+    buffer, stream, raised = md.Buffer(64), md.Stream(), []
+
+    def close():
+        try:
+            buffer.close()
+        except BufferError as error:
+            raised.append(error)
+
+    threads = [threading.Thread(target=close) for _ in range(3)]
+    with held(stream):
+        buffer.array(16).fill(1, stream=stream)
+        for thread in threads:
+            thread.start()
+        time.sleep(0.1)  # all of them wait
+        assert not buffer.is_closed
+    for thread in threads:
+        thread.join()
+    assert raised == []
+    assert buffer.is_closed
 
 
 class Owner:

@@ -29,6 +29,16 @@ def calls(things):
     return [(name, call) for name, call in (functions | members).items() if callable(call)]
 
 
+#: By name: reading one takes longer than most calls.
+SIGNATURES: dict[str, inspect.Signature] = {}
+
+
+def signature_of(name, call):
+    if name not in SIGNATURES:
+        SIGNATURES[name] = inspect.signature(call)
+    return SIGNATURES[name]
+
+
 def through(call, signature, given, parameter):
     def pass_there(x):
         value = (x,) if parameter.kind is parameter.VAR_POSITIONAL else x
@@ -38,15 +48,15 @@ def through(call, signature, given, parameter):
     return pass_there
 
 
-def doors():
-    """{"call(parameter)": a function that passes its argument there}"""
-    array, _, layout, buffer, stream, event = things = instances()
+def doors(things=None):
+    """{"call(parameter)": a function that passes its argument there}; `things` as `instances` has them."""
+    array, _, layout, buffer, stream, event = things = things or instances()
     right = dict.fromkeys(("a", "b", "x", "src", "dst"), array) | {"event": event, "other": layout, "path": "a.npy"}
     right |= {"shape": (2, 3), "strides": None, "itemsize": 4, "size": 16, "value": 1, "layout_or_shape": 3, "key": 0}
     handles = {"Buffer": buffer.handle, "Stream": stream.handle, "Event": event.handle}
     found = {}
     for name, call in calls(things):
-        signature = inspect.signature(call)
+        signature = signature_of(name, call)
         needed = [parameter.name for parameter in signature.parameters.values() if parameter.default is parameter.empty]
         given = {**right, "handle": handles.get(name.partition(".")[0])}
         given = {parameter: given[parameter] for parameter in needed if parameter in given}
