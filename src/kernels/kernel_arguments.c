@@ -148,16 +148,9 @@ check_array(const binding *to, const ArrayObject *array)
     return 0;
 }
 
-/* The buffer is used; one that two parameters share counts once. */
 static void
 add_operand(kernel_call *call, metal_storage *storage, bool is_written)
 {
-    for (int i = 0; i < call->operand_count; i++) {
-        if (call->operands[i].storage->handle == storage->handle) {
-            call->operands[i].is_written |= is_written;
-            return;
-        }
-    }
     call->operands[call->operand_count++] = (work_operand){storage, is_written};
 }
 

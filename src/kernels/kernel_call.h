@@ -52,7 +52,7 @@ typedef struct kernel_call {
     PyObject *launch[LAUNCH_KEYWORDS];        /* borrowed; NULL: not given */
     PyObject *values[KERNEL_MOST_PARAMETERS]; /* borrowed; NULL: not given */
     bridge_argument arguments[KERNEL_MOST_PARAMETERS];
-    work_operand operands[KERNEL_MOST_BUFFERS]; /* each buffer once */
+    work_operand operands[KERNEL_MOST_BUFFERS]; /* one a parameter that has a buffer */
     PyObject *kept[KERNEL_MOST_BUFFERS];        /* owned */
     metal_storage *rooms[KERNEL_MOST_BUFFERS];  /* owned (+1); for Arrays without items */
     kernel_guest guests[KERNEL_MOST_BUFFERS];

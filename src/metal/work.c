@@ -270,10 +270,8 @@ work_copy(metal_stream *stream, metal_storage *src, metal_storage *dst, const br
           size_t count, uint64_t *value)
 {
     copy_job job = {src->handle, dst->handle, runs, count};
-    work_operand operands[] = {{src, false}, {dst, true}};
-    /* One buffer for both is written, and counted once. */
-    bool is_one = src->handle == dst->handle;
-    return work_submit(stream, operands + is_one, 2 - is_one, encode_copy, &job, NULL, value);
+    const work_operand operands[] = {{src, false}, {dst, true}};
+    return work_submit(stream, operands, 2, encode_copy, &job, NULL, value);
 }
 
 typedef struct fill_job {

@@ -17,6 +17,8 @@
 
 #define WORK_MAX_OPERANDS 31 /* SPEC MTLComputeCommandEncoder: buffers of a kernel */
 
+/* Operands may have one buffer in common, by one storage or by storages of several owners: the order
+ * goes by the buffer, and each of the storages is kept alive. */
 typedef struct work_operand {
     metal_storage *storage; /* borrowed; there are bytes in it */
     bool is_written;

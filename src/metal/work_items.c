@@ -99,12 +99,6 @@ submit_job(metal_stream *stream, const work_operand *operands, int count, copy_j
 
 /* ---- the ways of a copy ---- */
 
-static bool
-is_one_buffer(const metal_storage *a, const metal_storage *b)
-{
-    return a->handle == b->handle;
-}
-
 /* The bytes as one blit, where Metal takes them. */
 static bool
 find_blit(const copy_plan *plan, const work_items *dst, const work_items *src, bridge_run *out)
@@ -129,9 +123,8 @@ run_direct(metal_stream *stream, const copy_plan *plan, const work_items *dst,
                     .count = 1,
                     .dsts = &dst->storage,
                     .srcs = &src->storage};
-    work_operand operands[] = {{src->storage, false}, {dst->storage, true}};
-    bool is_one = is_one_buffer(src->storage, dst->storage); /* written, and counted once */
-    return submit_job(stream, operands + is_one, 2 - is_one, &job, value);
+    const work_operand operands[] = {{src->storage, false}, {dst->storage, true}};
+    return submit_job(stream, operands, 2, &job, value);
 }
 
 /* Source and destination overlap: through private memory, in one piece of work. */
@@ -150,9 +143,10 @@ run_through_buffer(metal_stream *stream, const copy_plan *plan, const work_items
     metal_storage *dsts[] = {between, dst->storage}, *srcs[] = {src->storage, between};
     copy_job job = {
         .device = stream->device, .plans = plans, .count = 2, .dsts = dsts, .srcs = srcs};
-    work_operand operands[] = {{between, true}, {dst->storage, true}, {src->storage, false}};
-    bool is_one = is_one_buffer(src->storage, dst->storage);
-    status = submit_job(stream, operands, 3 - is_one, &job, value);
+    const work_operand operands[] = {{src->storage, false},
+                                     {dst->storage, true},
+                                     {between, true}};
+    status = submit_job(stream, operands, 3, &job, value);
     storage_release(between); /* the work keeps it */
     return status;
 }
@@ -162,7 +156,8 @@ run_through_buffer(metal_stream *stream, const copy_plan *plan, const work_items
 static bool
 may_overlap(const copy_plan *plan, const metal_storage *dst, const metal_storage *src)
 {
-    bool can_meet = is_one_buffer(dst, src) || (dst->address != NULL && src->address != NULL);
+    bool can_meet =
+        dst->handle == src->handle || (dst->address != NULL && src->address != NULL);
     return can_meet && copy_plan_may_overlap(plan);
 }
 

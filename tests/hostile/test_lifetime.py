@@ -6,8 +6,10 @@ import weakref
 
 import pytest
 from children import output_of
-from dlpack_structs import delete_on_raw_threads, open_capsule
+from dlpack_structs import Producer, delete_on_raw_threads, open_capsule
+from held_work import held
 from leftovers import left_by
+from objc_messages import SHARED, foreign_buffer
 from places import TOOLS
 
 import metal_dlpack as md
@@ -99,6 +101,65 @@ def test_a_cycle_through_an_owner_is_collected(live_buffers):
     alive = make()
     assert live_buffers() == 0
     assert alive() is None
+
+
+class Owner:
+    """Of a part of an arena."""
+
+
+def kernel_of_two():
+    source = "kernel void k(device uchar *to, device const uchar *from) { to[0] = from[0]; }"
+    return md.kernel(f"#include <metal_stdlib>\nusing namespace metal;\n{source}")
+
+
+def by_kernel(dst, src, stream):
+    kernel_of_two()(dst, src, n=1, stream=stream)
+
+
+#: What the GPU does with two Arrays of one buffer.
+USES_BOTH = {
+    "a blit": lambda dst, src, stream: dst.copy_from(src, stream=stream),
+    "a kernel of the package": lambda dst, src, stream: dst[:15].copy_from(src[1:], stream=stream),
+    "by way of other memory": lambda dst, src, stream: dst[:15].copy_from(src[:15], stream=stream),
+    "a kernel of the user": pytest.param(by_kernel, marks=pytest.mark.needs_kernels),
+    "a kernel of the user, the other way round": pytest.param(
+        lambda dst, src, stream: by_kernel(src, dst, stream), marks=pytest.mark.needs_kernels
+    ),
+}
+
+
+def wrapped(handle, offset):
+    """A part of the buffer with an owner of its own, and what says whether that lives."""
+    owner = Owner()
+    return md.Buffer.from_handle(handle, 64, owner=owner).array(16, "uint8", offset), weakref.ref(owner)
+
+
+def imported(handle, offset):
+    """The same by DLPack, as frameworks give it that hand out parts of a large buffer."""
+    producer = Producer(data=handle, device=(8, 0), shape=(16,), dtype=(1, 8, 1), byte_offset=offset)
+    return md.from_dlpack(producer), lambda: None if producer.deletions else producer
+
+
+@pytest.mark.needs_softmetal
+@pytest.mark.parametrize("take", [wrapped, imported])
+@pytest.mark.parametrize("is_foreign", [False, True], ids=["ours", "foreign"])
+@pytest.mark.parametrize("use", USES_BOTH.values(), ids=USES_BOTH)
+def test_work_keeps_each_owner_of_a_buffer_that_it_uses(use, is_foreign, take, live_buffers):
+    """One MTLBuffer, two owners: the order goes by the buffer, and each owner stays until the work is done."""
+    stream, arena = md.Stream(), md.Buffer(64)
+    with foreign_buffer(64, SHARED) as foreign:
+        handle = foreign if is_foreign else arena.handle
+        overlap = use is USES_BOTH["by way of other memory"]
+        (src, src_owner), (dst, dst_owner) = take(handle, 0), take(handle, 8 if overlap else 32)
+        with held(stream):
+            use(dst, src, stream)
+            del src, dst
+            gc.collect()
+            assert src_owner() is not None and dst_owner() is not None
+        stream.synchronize()
+        md.from_dlpack(md.zeros(1))  # lets go of what was let go on a thread of Metal's
+        assert src_owner() is None and dst_owner() is None
+    Producer._kept.clear()
 
 
 # ---- deleters on other threads ----
