@@ -175,23 +175,24 @@ stream_find(const void *queue)
     return stream;
 }
 
-size_t
-stream_list(const device_record *device, metal_stream **out, size_t capacity)
+metal_stream **
+stream_list(const device_record *device, size_t *count)
 {
-    size_t count = 0;
+    size_t most = 0;
+    *count = 0;
     lock_take(LOCK_STREAMS);
     for (metal_stream *stream = living; stream != NULL; stream = stream->next) {
-        if (stream->device != device || __atomic_load_n(&stream->refs, __ATOMIC_RELAXED) == 0) {
-            continue;
-        }
-        if (count < capacity) {
+        most++;
+    }
+    metal_stream **list = malloc((most + 1) * sizeof *list); /* NULL is never for none */
+    for (metal_stream *stream = living; list != NULL && stream != NULL; stream = stream->next) {
+        if (stream->device == device && __atomic_load_n(&stream->refs, __ATOMIC_RELAXED) != 0) {
             stream_retain(stream);
-            out[count] = stream;
+            list[(*count)++] = stream;
         }
-        count++;
     }
     lock_drop(LOCK_STREAMS);
-    return count;
+    return list;
 }
 
 /* ---- counting ---- */

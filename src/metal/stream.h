@@ -59,8 +59,8 @@ stream_default_status(void)
 /* The living stream whose queue has this address: +1; NULL: none.  The address is not
  * followed. */
 metal_stream *stream_find(const void *queue);
-/* At most `capacity` living streams of a device, each +1.  Returns how many there are. */
-size_t stream_list(const device_record *device, metal_stream **out, size_t capacity);
+/* All living streams of a device, each +1, and the list for free().  NULL: no memory. */
+metal_stream **stream_list(const device_record *device, size_t *count);
 
 void stream_retain(metal_stream *stream);
 void stream_release(metal_stream *stream); /* NULL is allowed */

@@ -37,8 +37,6 @@ stream_mark_now(md_state *state, const char *function, metal_stream *stream, uin
     return errors_check_status(state, function, status, NULL, 0);
 }
 
-#define MOST_STREAMS 256 /* that one call waits for */
-
 int
 stream_synchronize_all(md_state *state, const char *function, metal_stream *const *streams,
                        size_t count)
@@ -61,16 +59,20 @@ stream_synchronize_all(md_state *state, const char *function, metal_stream *cons
 int
 stream_synchronize_device(md_state *state, const char *function, const device_record *device)
 {
-    metal_stream *streams[MOST_STREAMS];
     if (stream_default(device) == NULL) { /* unreached: no test makes it fail here */
         return errors_check_status(state, function, stream_default_status(), NULL, 0);
     }
-    size_t count = stream_list(device, streams, MOST_STREAMS);
-    count = count < MOST_STREAMS ? count : MOST_STREAMS;
+    size_t count;
+    metal_stream **streams = stream_list(device, &count);
+    if (streams == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
     int result = stream_synchronize_all(state, function, streams, count);
     for (size_t i = 0; i < count; i++) {
         stream_release(streams[i]);
     }
+    free(streams);
     return result;
 }
 

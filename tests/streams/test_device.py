@@ -1,6 +1,7 @@
 """Device, devices(), default_device()."""
 
 import pickle
+import time
 
 import pytest
 from children import run_child
@@ -35,6 +36,20 @@ def test_allocations_are_counted():
     del array
     md.empty_cache()
     assert device.current_allocated_size < before + 2**22
+
+
+@pytest.mark.needs_softmetal
+@pytest.mark.parametrize("which", [0, 150, 299])
+def test_synchronize_forgets_no_stream_however_many_there_are(which, settings, live_buffers):
+    """A failure that nobody has heard of shows whose work was waited for."""
+    streams, array = [md.Stream() for _ in range(300)], md.zeros(8)
+    settings(fail="commit@1=OutOfMemory")
+    array.fill(1, stream=streams[which])
+    while not streams[which].query():
+        time.sleep(0.001)
+    with pytest.raises(md.MetalError, match="OutOfMemory"):
+        md.default_device().synchronize()
+    md.default_device().synchronize()
 
 
 def test_a_device_is_pickled_by_its_index():
