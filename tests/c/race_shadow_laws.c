@@ -145,6 +145,13 @@ check_list(const soft_race_shadow *shadow, int component, bool is_written)
         }
         CHECK(is_listed == is_left_of(component, uses[use].number, is_written));
     }
+    for (size_t index = 0; index < count;
+         index++) { /* each once: the list has no room for more */
+        for (size_t other = 0; other < index; other++) {
+            CHECK(numbers[index] != numbers[other]);
+        }
+    }
+    CHECK(!soft_race_shadow_has_forgotten(shadow));
     CHECK(soft_race_shadow_list(shadow, component, is_written, numbers, 1) <= 1);
 }
 
@@ -239,7 +246,11 @@ check_limit(void)
     for (size_t index = 0; index < MOST_RECORDS; index++) {
         numbers[index] = 100 + index;
     }
-    check_records(write_apart(MOST_RECORDS + 100), numbers);
+    soft_race_shadow *full = write_apart(MOST_RECORDS), *over = write_apart(MOST_RECORDS + 100);
+    CHECK(!soft_race_shadow_has_forgotten(full));
+    CHECK(soft_race_shadow_has_forgotten(over));
+    soft_race_shadow_free(full);
+    check_records(over, numbers);
 
     /* A write in the middle of one record leaves two parts of it: with itself that makes two
      * records more, and the two oldest go. */
@@ -264,6 +275,7 @@ check_nothing(void)
     soft_race_record use = {.end = 1};
     CHECK(!soft_race_shadow_has_last(NULL, &use));
     CHECK(soft_race_shadow_list(NULL, 0, true, &number, 1) == 0);
+    CHECK(!soft_race_shadow_has_forgotten(NULL));
     soft_race_shadow_free(NULL);
 }
 

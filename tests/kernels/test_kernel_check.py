@@ -423,6 +423,16 @@ if (is_last && t == 0) {{
     assert reports_of(source_of(body.replace("fence();", "")), [a, md.zeros((COUNT,), "float32")]) is not None
 
 
+def test_every_threadgroup_variable_that_a_kernel_may_have_is_known(reports_of):
+    """placement.c gives 128 of them a place."""
+    names = [f"s{number}" for number in range(128)]
+    variables = "".join(f"threadgroup float {name}[1];\n" for name in names)
+    writes = "".join(f"{name}[0] = a[i];\n" for name in names)
+    total = " + ".join(f"{name}[0]" for name in names)
+    body = f"{variables}if (t == 0) {{\n{writes}}}\n{BARRIER}\nb[i] = {total};"
+    assert reports_of(source_of(body)) is None
+
+
 def test_all_may_leave_the_same_result(reports_of):
     """One instruction, one threadgroup, one value: how kernels leave a sum that every thread has."""
     body = f"threadgroup float s;\ns = 3;\n{BARRIER}\nb[g] = s;"

@@ -192,17 +192,15 @@ void
 soft_check_place(const void *address, size_t nbytes, soft_u32 number, bool is_argument)
 {
     soft_check *check = current;
-    if (check->range_count < SOFT_MOST_RANGES) {
-        check->ranges[check->range_count++] = (soft_range){
-            .base = (uintptr_t)address,
-            .nbytes = nbytes,
-            .shadow = &check->shadows[0],
-            .memory = SOFT_THREADGROUP_MEMORY,
-            .is_variable = !is_argument,
-            .is_writable = true,
-            .number = number,
-        };
-    }
+    check->ranges[check->range_count++] = (soft_range){
+        .base = (uintptr_t)address,
+        .nbytes = nbytes,
+        .shadow = &check->shadows[0],
+        .memory = SOFT_THREADGROUP_MEMORY,
+        .is_variable = !is_argument,
+        .is_writable = true,
+        .number = number,
+    };
 }
 
 void

@@ -33,8 +33,8 @@ bool soft_check_begin(const soft_check_launch *launch);
 void soft_check_group(const soft_u32 position[3], const void *memory, size_t memory_nbytes,
                       const void *state, size_t state_nbytes);
 
-/* A threadgroup variable (`number`) or argument (`index`) lies here, in this threadgroup.  Leave 16
- * bytes or more after each, so that an overrun is none's. */
+/* A threadgroup variable (`number`) or argument (`index`) lies here, in this threadgroup; there are
+ * at most SOFT_MOST_PLACES.  Leave 16 bytes or more after each, so that an overrun is none's. */
 void soft_check_place(const void *address, size_t nbytes, soft_u32 number, bool is_argument);
 
 /* `thread` runs from now on, and then those after it, `count` in all, before the next call: on the

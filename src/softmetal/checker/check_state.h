@@ -47,8 +47,7 @@ typedef struct soft_findings {
     bool has_more;
 } soft_findings;
 
-#define SOFT_MOST_PLACED 96 /* threadgroup variables and arguments */
-#define SOFT_MOST_RANGES (SOFT_MOST_BUFFERS + SOFT_MOST_PLACED)
+#define SOFT_MOST_RANGES (SOFT_MOST_BUFFERS + SOFT_MOST_PLACES)
 #define SOFT_MOST_SERIES 8
 
 /* Bytes that the kernel may touch: a buffer's view, or a piece of threadgroup memory. */

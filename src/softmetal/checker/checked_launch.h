@@ -11,6 +11,8 @@
 
 #include "metal_dlpack/msl/include/softmetal_kernel.h"
 
+#define SOFT_MOST_PLACES 128 /* threadgroup variables and arguments of one kernel */
+
 /* What is launched.  All of it is borrowed until soft_check_end. */
 typedef struct soft_check_launch {
     const char *kernel;      /* its name, for the reports */

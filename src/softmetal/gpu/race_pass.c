@@ -93,7 +93,8 @@ note_fences(int component, const soft_pass *pass, uint64_t number)
     }
 }
 
-/* Metal itself orders passes of one queue that use a tracked buffer, one of them writing. */
+/* Metal itself orders passes of one queue that use a tracked buffer, one of them writing.  Where
+ * some that used it are forgotten, all are taken to be in order. */
 static void
 learn_hazards(const soft_race_recent *recent, int component, const soft_pass *pass,
               uint64_t number, uint64_t *before)
@@ -105,6 +106,10 @@ learn_hazards(const soft_race_recent *recent, int component, const soft_pass *pa
         for (size_t one = 0; one < count; one++) {
             if (!uses[one].storage->is_tracked) {
                 continue;
+            }
+            if (soft_race_shadow_has_forgotten(uses[one].storage->shadow)) {
+                *before = UINT64_MAX;
+                return;
             }
             size_t found =
                 soft_race_shadow_list(uses[one].storage->shadow, component,

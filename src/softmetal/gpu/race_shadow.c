@@ -14,6 +14,7 @@
 
 struct soft_race_shadow {
     size_t count;
+    bool has_forgotten;
     soft_race_record records[]; /* oldest first */
 };
 
@@ -35,6 +36,7 @@ make_next(const soft_race_shadow *old)
     soft_race_shadow *next = malloc(sizeof *next + room * sizeof next->records[0]);
     if (next != NULL) {
         next->count = 0;
+        next->has_forgotten = old != NULL && old->has_forgotten;
     }
     return next;
 }
@@ -44,6 +46,7 @@ append(soft_race_shadow *shadow, const soft_race_record *record)
 {
     if (shadow->count == MOST_RECORDS) {
         shadow->count -= 1;
+        shadow->has_forgotten = true;
         memmove(shadow->records, shadow->records + 1, shadow->count * sizeof *record);
     }
     shadow->records[shadow->count] = *record;
@@ -134,6 +137,21 @@ soft_race_shadow_has_last(const soft_race_shadow *shadow, const soft_race_record
            (last->is_written || !record->is_written);
 }
 
+bool
+soft_race_shadow_has_forgotten(const soft_race_shadow *shadow)
+{
+    return shadow != NULL && shadow->has_forgotten;
+}
+
+static bool
+is_listed(uint64_t number, const uint64_t *numbers, size_t count)
+{
+    while (count > 0 && numbers[count - 1] != number) {
+        count -= 1;
+    }
+    return count > 0;
+}
+
 size_t
 soft_race_shadow_list(const soft_race_shadow *shadow, int component, bool is_written,
                       uint64_t *numbers, size_t capacity)
@@ -145,7 +163,7 @@ soft_race_shadow_list(const soft_race_shadow *shadow, int component, bool is_wri
     for (size_t index = shadow->count; index > 0 && count < capacity; index--) {
         const soft_race_record *old = &shadow->records[index - 1];
         if (old->component == component && (old->is_written || is_written) &&
-            (count == 0 || numbers[count - 1] != old->number)) {
+            !is_listed(old->number, numbers, count)) {
             numbers[count] = old->number;
             count += 1;
         }

@@ -38,8 +38,10 @@ void soft_race_shadow_free(soft_race_shadow *shadow); /* NULL is allowed, as in 
 
 /* Does the last record say all that this one does, with nothing left to compare? */
 bool soft_race_shadow_has_last(const soft_race_shadow *shadow, const soft_race_record *record);
-/* The passes of one queue that a read, or a write, of this memory conflicts with, latest first.
- * At most `capacity`; returns how many. */
+/* Are there uses that it does not know any more? */
+bool soft_race_shadow_has_forgotten(const soft_race_shadow *shadow);
+/* The passes of one queue that a read, or a write, of this memory conflicts with, each once, latest
+ * first.  At most `capacity`; returns how many. */
 size_t soft_race_shadow_list(const soft_race_shadow *shadow, int component, bool is_written,
                              uint64_t *numbers, size_t capacity);
 

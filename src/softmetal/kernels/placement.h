@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "metal_dlpack/msl/include/softmetal_kernel.h"
+#include "softmetal/checker/checked_launch.h"
 #include "softmetal/settings.h"
 
 typedef struct soft_placement {
@@ -31,7 +32,6 @@ void soft_placement_of(const soft_placement *placement, soft_u32 index, soft_thr
 
 /* ---- memory of a threadgroup ---- */
 
-#define SOFT_MOST_PLACES 128          /* variables and arguments of one kernel */
 #define SOFT_BETWEEN_PLACES_NBYTES 64 /* of nobody: the checker sees an overrun there */
 
 typedef struct soft_place {
