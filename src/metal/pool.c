@@ -240,6 +240,9 @@ pool_take(const device_record *device, size_t nbytes, bridge_storage mode)
         pool->modes[mode].hits++;
     }
     lock_drop(LOCK_POOL);
+    if (storage != NULL) {
+        WATCH_RENEW(storage->handle);
+    }
     return storage;
 }
 

@@ -7,7 +7,8 @@
  *          (work.h holds a reference until then) and no consumer has it.  One whose handle was
  *          given away comes back only if its retain count is ours alone: a framework's command
  *          buffer may retain it.  While MLX is loaded it does not come back: MLX's retain nothing.
- * Bytes:   a storage comes out with the bytes that it was given back with.
+ * Bytes:   a storage comes out with the bytes that it was given back with, or poisoned
+ *          (SOFTMETAL_POISON).
  * Fork:    a child takes and keeps nothing.
  */
 #ifndef MD_POOL_H

@@ -1,6 +1,6 @@
-/* tracking_watch.h: what the software Metal's validation is told, so that it can tell a race
- * from order that this library keeps by its own counters and locks.  On a Mac, and with
- * validation off, nothing.
+/* tracking_watch.h: what the software Metal is told, so that its validation can tell a race from
+ * order that this library keeps by its own counters and locks, and so that poison reaches memory
+ * that the pool gives again.  On a Mac, and with both off, nothing.
  *
  * Owns:    nothing.
  * Calls:   softmetal.h.
@@ -16,10 +16,16 @@
 #ifdef __APPLE__
 #define WATCH_IS_ON() false
 #define WATCH(call) ((void)0)
+#define WATCH_RENEW(buffer) ((void)(buffer))
 #else
 #include "softmetal/softmetal.h"
 #define WATCH_IS_ON() (__atomic_load_n(&softmetal_is_watching, __ATOMIC_RELAXED) != 0)
 #define WATCH(call) (WATCH_IS_ON() ? (call) : (void)0)
+/* A free buffer of the pool's is about to be given out as a new one. */
+#define WATCH_RENEW(buffer) \
+    (__atomic_load_n(&softmetal_is_poisoning, __ATOMIC_RELAXED) != 0 \
+         ? softmetal_host_renews(buffer) \
+         : (void)0)
 #endif
 
 /* The CPU is about to read or write the bytes of a buffer. */

@@ -110,7 +110,7 @@ read_fail(const char *text, uint64_t *value)
     return soft_failure_set_rules(text);
 }
 
-int softmetal_is_watching;
+int softmetal_is_watching, softmetal_is_poisoning;
 
 #define AS_ROW(name, environment, initial, words, reader) {environment, initial, words, reader},
 static const struct {
@@ -133,6 +133,8 @@ store_text(int index, const char *text)
     int watches = __atomic_load_n(&values[SOFT_VALIDATION], __ATOMIC_RELAXED) != 0 &&
                   __atomic_load_n(&values[SOFT_RACES], __ATOMIC_RELAXED) != 0;
     __atomic_store_n(&softmetal_is_watching, watches, __ATOMIC_RELAXED);
+    int poisons = __atomic_load_n(&values[SOFT_POISON], __ATOMIC_RELAXED) != 0;
+    __atomic_store_n(&softmetal_is_poisoning, poisons, __ATOMIC_RELAXED);
     return true;
 }
 

@@ -75,4 +75,13 @@ void softmetal_host_reached(const void *event, uint64_t value);
 void softmetal_host_release(const void *buffer);
 void softmetal_host_acquire(const void *buffer);
 
+/* ---- memory that is used again, without Metal's knowledge ---- */
+
+/* Not 0: SOFTMETAL_POISON is on.  To be read before the call below. */
+extern int softmetal_is_poisoning;
+
+/* An MTLBuffer that nobody uses is about to be given out as a new one: its bytes become those of a
+ * new one. */
+void softmetal_host_renews(const void *buffer);
+
 #endif /* SOFTMETAL_H */

@@ -56,6 +56,38 @@ def test_a_buffer_that_nobody_uses_serves_the_next_of_its_size(mode):
     assert second.buffer.size == 4000
 
 
+#: Each way to a large or small free buffer of the pool's, by what asks for it.
+ASKS = {
+    **{mode: lambda n, mode=mode: md.empty(n, md.uint8, storage=mode) for mode in MODES},
+    "Buffer": lambda n: md.asarray(md.Buffer(n)),
+    "NumPy": lambda n: md.from_dlpack(np.empty(n, np.uint8)),
+}
+
+
+def items_of(array):
+    """Read by a copy, as private storage has to be."""
+    return np.asarray(md.asarray(array, copy=True, storage="shared").host).reshape(-1).view(np.uint8)
+
+
+@pytest.mark.parametrize("nbytes", [1, 1000, 100_000, 3 * MIB])
+@pytest.mark.parametrize("ask", ASKS)
+def test_poison_reaches_buffers_that_the_pool_gives_again(ask, nbytes, metal_settings):
+    if ask == "NumPy" and nbytes < 1 << 16:
+        pytest.skip("NumPy's own")
+    metal_settings(poison=1)
+    with md.numpy_memory():
+        first = ASKS[ask](nbytes)
+        first.fill(7)
+        assert (items_of(first) == 7).all()
+        softmetal.wait_idle()  # work on private storage has let go of it
+        del first
+        hits = md.memory_stats()["hits"]
+        second = ASKS[ask](nbytes)
+        assert md.memory_stats()["hits"] > hits
+        assert (items_of(second) == 0xCD).all()
+        assert not items_of(md.zeros(nbytes, md.uint8)).any()
+
+
 def test_modes_and_sizes_are_kept_apart():
     for mode in MODES:
         del [md.empty(1000, storage=mode)][:]

@@ -171,3 +171,12 @@ softmetal_host_acquire(const void *buffer)
         soft_races_cpu_acquires(storage);
     }
 }
+
+void
+softmetal_host_renews(const void *buffer)
+{
+    soft_storage *storage = storage_of(buffer);
+    if (storage != NULL) {
+        soft_storage_discard(storage);
+    }
+}
