@@ -44,7 +44,9 @@ typedef struct bridge_kernel bridge_kernel;     /* an id<MTLComputePipelineState
     X(BRIDGE_NOT_A_SURFACE, \
       "the handle is neither an IOSurface nor a CVPixelBuffer that lies in one") \
     X(BRIDGE_NO_ADDRESS, "the IOSurface has no memory that the CPU can see") \
-    X(BRIDGE_NO_COMMAND, "Metal gave no command buffer or encoder") \
+    X(BRIDGE_NO_COMMAND, \
+      "Metal gave no command buffer or encoder; there may be too many threads, or too little " \
+      "memory") \
     X(BRIDGE_NO_KERNEL, "Metal could not compile a kernel") \
     X(BRIDGE_COMMAND_FAILED, "a command buffer failed") \
     X(BRIDGE_FORKED, "Metal cannot be used in a forked child; start it with 'spawn' instead")

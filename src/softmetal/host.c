@@ -2,6 +2,7 @@
 #include "softmetal/host.h"
 
 #include <signal.h>
+#include <stdio.h>
 
 int soft_process_forked, soft_process_exiting;
 
@@ -18,4 +19,11 @@ soft_thread_start(void *(*run)(void *), void *argument)
         pthread_detach(thread);
     }
     return is_started;
+}
+
+void
+soft_end_without_memory(const char *what)
+{
+    fprintf(stderr, "softmetal: there is no memory for %s, so the process ends.\n", what);
+    abort();
 }

@@ -1,6 +1,9 @@
 /* host.h: the process that all this runs in: fork, exit, threads, time that never jumps, and room.
  *
  * Owns:    two flags (atomic).
+ * Rule:    where memory or threads run out, a call fails as Metal's would: with nil, an error, or a
+ *          command buffer that does no work.  Only what can do none of that ends the process, and
+ *          says so.
  * Threads: any.
  */
 #ifndef SOFT_HOST_H
@@ -32,6 +35,10 @@ soft_process_is_exiting(void)
 /* Start a detached thread with all signals blocked: they are for the threads of the program.
  * False if the system has no thread left. */
 bool soft_thread_start(void *(*run)(void *), void *argument);
+
+/* Say on stderr that there is no memory for `what`, and end the process: for calls that Metal lets
+ * nobody refuse. */
+_Noreturn void soft_end_without_memory(const char *what);
 
 /* ---- time, in nanoseconds, and condition variables that follow it ---- */
 

@@ -4,8 +4,10 @@ The names are found by looking (public_surface.py), how each is called stands in
 lets Python's allocations, the extension's own, and Metal's calls fail one by one.
 """
 
+import re
+
 import pytest
-from children import output_of
+from children import output_of, run_child
 from law_programs import build_library
 from places import SUPPORT
 
@@ -67,3 +69,66 @@ def test_metal_may_refuse_every_eighth_call():
 @pytest.mark.parametrize("part", [0, 1, *range(3, 8)])
 def test_metal_may_refuse_the_others(part):
     assert count_failures("metal", part, 8) > 3
+
+
+# ---- the software Metal's own ----
+
+#: Of short_softmetal_child.py.
+SCENES = ["devices", "streams", "strided_copies", "kernels", "wrapped_memory"]
+
+
+def sweep(libraries, scene, first, step, **environment):
+    words = (scene, first, step)
+    said = output_of(
+        SUPPORT / "short_softmetal_child.py", *words, timeout=1200, LD_PRELOAD=libraries["short_malloc"], **environment
+    )
+    counts = re.fullmatch(r"quiet: (\d+) raised, (\d+) done, (\d+) ended\n", said)
+    assert counts is not None, said
+    assert sum(map(int, counts.groups())) > 2
+
+
+@needs_glibc
+@pytest.mark.needs_kernels
+@pytest.mark.parametrize("scene", SCENES)
+def test_where_the_software_metal_lacks_memory_or_a_thread_a_call_fails_or_a_sentence_ends_the_process(
+    libraries, scene
+):
+    sweep(libraries, scene, 2, 7, SOFTMETAL_VALIDATION="0")
+
+
+@needs_glibc
+@pytest.mark.needs_kernels
+@pytest.mark.long
+@pytest.mark.parametrize("validation", ["0", "1"])
+@pytest.mark.parametrize("scene", SCENES)
+def test_the_same_at_each_of_its_calls(libraries, scene, validation):
+    sweep(libraries, scene, 1, 1, SOFTMETAL_VALIDATION=validation)
+
+
+def test_where_no_thread_can_be_made_work_is_refused_until_one_can_be():
+    """As RLIMIT_NPROC and a container's limit do; root has only this one."""
+    code = """
+        import resource
+        import metal_dlpack as md
+        md.zeros(4).fill(1, stream=md.Stream())
+        stream = md.Stream()
+        now = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        before = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (now + (4 << 20), before[1]))
+        try:
+            stream.record()
+        except md.MetalError as error:
+            print(error)
+        resource.setrlimit(resource.RLIMIT_AS, before)
+        stream.record()
+        stream.synchronize()
+        print("works again")
+    """
+    done = run_child(code)
+    assert done.returncode == 0, done.stderr
+    refused, works = done.stdout.splitlines()
+    assert refused.startswith("Stream.record: Metal gave no command buffer or encoder; there may be too many threads")
+    assert works == "works again"
+    assert re.fullmatch(
+        r"softmetal: -\[MTLCommandQueue commandBuffer\] returns nil: the system starts .*\n", done.stderr
+    )

@@ -12,11 +12,10 @@ import ctypes
 import gc
 import importlib.util
 import itertools
-import subprocess
 import sys
-from pathlib import Path
 
 import fault_calls
+from extension_code import code_in, loaded
 
 import metal_dlpack as md
 from metal_dlpack import _core, softmetal
@@ -37,20 +36,7 @@ ENOUGH = 2
 
 
 def code_of_ours():
-    """Addresses of machine code, [begin, end, begin, end ...]: the extension's without the software Metal's.
-
-    That one stops the process where it has no memory for its own records.
-    """
-    maps = Path("/proc/self/maps").read_text().splitlines()
-    base = int(next(line for line in maps if line.endswith(_core.__file__)).split("-")[0], 16)
-    listing = subprocess.run(
-        ["nm", "-nl", "--defined-only", _core.__file__], capture_output=True, text=True, check=True
-    )
-    symbols = [line.split(maxsplit=3) for line in listing.stdout.splitlines()]
-    code = [(int(at, 16), "/softmetal/" in "".join(place)) for at, kind, _name, *place in symbols if kind in "tT"]
-    spans = [[base + begin, base + end] for (begin, is_softs), (end, _) in itertools.pairwise(code) if not is_softs]
-    assert 100 < len(spans) < len(code) - 100, "the extension was built without debug information"
-    return list(itertools.chain.from_iterable(spans))
+    return loaded(_core.__file__, code_in(_core.__file__))
 
 
 class PythonsAllocations:

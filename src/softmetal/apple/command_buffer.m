@@ -87,10 +87,16 @@ release_handlers(soft_handlers *handlers)
         }
     }
     if (!soft_grow((void **)&_kept, _keptCount, &_keptCapacity, sizeof *_kept)) {
-        abort();
+        [self lackMemory];
+        return;
     }
     _kept[_keptCount] = [object retain];
     _keptCount += 1;
+}
+
+- (void)lackMemory
+{
+    _injected = MTLCommandBufferErrorOutOfMemory;
 }
 
 - (soft_pass *)openPass
@@ -244,13 +250,8 @@ read_time(soft_lane *lane, const double *time)
     }
     _slot.is_committed = true;
     __atomic_store_n(&_status, MTLCommandBufferStatusCommitted, __ATOMIC_RELEASE);
-    BOOL starts = !_lane->has_worker;
-    _lane->has_worker = true;
     pthread_cond_broadcast(&_lane->changed);
     pthread_mutex_unlock(&_lane->lock);
-    if (starts && !soft_worker_start(_lane)) {
-        abort(); /* no thread, so no GPU: nothing can go on */
-    }
 }
 
 /* To wait before commit may be to wait for ever. */
@@ -293,10 +294,11 @@ read_time(soft_lane *lane, const double *time)
         return;
     }
     const void **larger = realloc(handlers->blocks, (handlers->count + 1) * sizeof *larger);
-    if (larger == NULL) {
-        abort();
+    const void *copy = soft_block_copy(block);
+    if (larger == NULL || copy == NULL) {
+        soft_end_without_memory("a handler, for whose call somebody will wait");
     }
-    larger[handlers->count] = soft_block_copy(block);
+    larger[handlers->count] = copy;
     *handlers = (soft_handlers){larger, handlers->count + 1};
 }
 
@@ -355,7 +357,7 @@ read_time(soft_lane *lane, const double *time)
     }
     [self keepObject:object];
     if (!soft_program_add_event(&_program, kind, ((SoftMetalEvent *)object)->_event, value)) {
-        abort();
+        [self lackMemory];
     }
 }
 

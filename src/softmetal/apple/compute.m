@@ -20,14 +20,18 @@
     self = [super initWithCommandBuffer:commandBuffer];
     _dispatch = soft_dispatch_new();
     if (_dispatch == NULL) {
-        abort();
+        _isEnded = YES; /* it was never open */
+        [self release];
+        return nil;
     }
     return self;
 }
 
 - (void)dealloc
 {
-    _dispatch->kernel.image = NULL; /* the pipeline's */
+    if (_dispatch != NULL) {
+        _dispatch->kernel.image = NULL; /* the pipeline's */
+    }
     soft_dispatch_free(_dispatch);
     [super dealloc];
 }
@@ -51,7 +55,7 @@
                     "-[%s]: no bytes (%p, %lu).", method, bytes, length) &&
         !soft_argument_set_bytes(soft_dispatch_clear_argument(_dispatch, index), bytes,
                                  length)) {
-        abort();
+        [_commandBuffer lackMemory];
     }
 }
 
@@ -177,6 +181,7 @@ are_arguments_good(const char *method, const soft_dispatch *dispatch)
 - (void)dispatch:(MTLSize)grid inGroups:(MTLSize)group for:(const char *)method
 {
     if (![self isOpenFor:method] || !are_sizes_good(method, grid, group) ||
+        _commandBuffer->_injected != 0 || /* an argument may be missing, for want of memory */
         !SOFT_DEMAND(_hasPipeline, SOFT_REPORT_DISPATCH, "-[%s]: no pipeline is set.",
                      method) ||
         !are_arguments_good(method, _dispatch)) {
@@ -188,7 +193,8 @@ are_arguments_good(const char *method, const soft_dispatch *dispatch)
     memcpy(_dispatch->group, sizes + 3, sizeof _dispatch->group);
     soft_dispatch *dispatch = soft_dispatch_copy(_dispatch);
     if (dispatch == NULL) {
-        abort();
+        [_commandBuffer lackMemory];
+        return;
     }
     [self addCommand:(soft_command){.kind = SOFT_DISPATCH, .dispatch = dispatch}];
 }

@@ -83,7 +83,8 @@
     command.site = _lastSite;
     if (!soft_program_add_command(&_commandBuffer->_program, [_commandBuffer openPass],
                                   command)) {
-        abort();
+        soft_dispatch_free(command.dispatch);
+        [_commandBuffer lackMemory];
     }
 }
 
@@ -99,7 +100,7 @@
     if (!soft_pass_add_fence(isUpdated ? &pass->updated : &pass->awaited,
                              isUpdated ? &pass->updated_count : &pass->awaited_count,
                              ((SoftMetalFence *)fence)->_event)) {
-        abort();
+        [_commandBuffer lackMemory];
     }
 }
 

@@ -14,6 +14,7 @@
 
 #include "softmetal/call_site.h"
 #include "softmetal/compiler.h"
+#include "softmetal/host.h"
 #include "softmetal/validation.h"
 
 void
@@ -102,7 +103,7 @@ take_error(NSError **error, soft_compile_error *failure)
     if (place == count) {
         list = realloc(list, sizeof *list + (count + 1) * sizeof list->values[0]);
         if (list == NULL) {
-            abort();
+            soft_end_without_memory("the value of a function constant");
         }
         list->count = count + 1;
         _values = list;
@@ -189,7 +190,7 @@ take_error(NSError **error, soft_compile_error *failure)
     size_t count = _functions == NULL ? 0 : _functions->count;
     id *names = calloc(count + 1, sizeof *names);
     if (names == NULL) {
-        return nil;
+        soft_end_without_memory("the names of a library's functions");
     }
     for (size_t i = 0; i < count; i++) {
         names[i] = [NSString stringWithUTF8String:_functions->functions[i].name];
@@ -339,15 +340,17 @@ are_values_good(const soft_function_facts *facts, const soft_constant_list *list
     size_t count = _facts == NULL ? 0 : _facts->constant_count;
     NSString **names = calloc(count + 1, sizeof *names);
     id *constants = calloc(count + 1, sizeof *constants);
-    NSDictionary *dictionary = nil;
-    if (names != NULL && constants != NULL) {
-        for (size_t i = 0; i < count; i++) {
-            constants[i] =
-                [[[MTLFunctionConstant alloc] initWithFacts:&_facts->constants[i]] autorelease];
-            names[i] = [constants[i] name];
-        }
-        dictionary = [[NSDictionary alloc] initWithObjects:constants forKeys:names count:count];
+    if (names == NULL || constants == NULL) {
+        soft_end_without_memory("a function's constants");
     }
+    for (size_t i = 0; i < count; i++) {
+        constants[i] =
+            [[[MTLFunctionConstant alloc] initWithFacts:&_facts->constants[i]] autorelease];
+        names[i] = [constants[i] name];
+    }
+    NSDictionary *dictionary = [[NSDictionary alloc] initWithObjects:constants
+                                                             forKeys:names
+                                                               count:count];
     free(constants);
     free(names);
     return [dictionary autorelease];

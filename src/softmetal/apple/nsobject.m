@@ -16,6 +16,7 @@
 #include <objc/thr.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "softmetal/apple/object_list.h"
 #include "softmetal/apple/objects.h"
@@ -72,6 +73,16 @@ make_zombie(id object)
     soft_object_list_bury(header);
 }
 
+/* Who asks for an object of Metal's looks whether there is one.  Nobody looks for a text or a list, and
+ * one that is not there would be taken for an empty one. */
+static void
+end_unless_metals(const char *class_name)
+{
+    if (strncmp(class_name, "SoftMetal", 9) != 0) {
+        soft_end_without_memory(class_name);
+    }
+}
+
 @implementation NSObject
 
 + (void)load
@@ -88,6 +99,7 @@ make_zombie(id object)
 {
     soft_object *object = calloc(1, sizeof *object + class_getInstanceSize(self));
     if (object == NULL) {
+        end_unless_metals(class_getName(self));
         return nil;
     }
     object->retain_count = 1;
@@ -242,7 +254,9 @@ free_stack(void *argument)
 static void
 make_key(void)
 {
-    pthread_key_create(&stack_key, free_stack);
+    if (pthread_key_create(&stack_key, free_stack) != 0) {
+        soft_end_without_memory("the key of autorelease pools");
+    }
 }
 
 static struct stack *
@@ -252,7 +266,7 @@ get_stack(void)
         pthread_once(&stack_once, make_key);
         own_stack = calloc(1, sizeof *own_stack);
         if (own_stack == NULL) {
-            abort();
+            soft_end_without_memory("an autorelease pool");
         }
         pthread_setspecific(stack_key, own_stack);
     }
@@ -288,7 +302,7 @@ add_autoreleased(id object)
     }
     if (!soft_grow((void **)&stack->objects, stack->count, &stack->capacity,
                    sizeof *stack->objects)) {
-        abort();
+        soft_end_without_memory("an autoreleased object");
     }
     stack->objects[stack->count] = object;
     stack->count += 1;

@@ -5,9 +5,11 @@
  */
 #import "softmetal/apple/objects.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "softmetal/host.h"
 #include "softmetal/validation.h"
 
 @implementation NSString
@@ -23,10 +25,13 @@
 
 - (instancetype)initWithUTF8String:(const char *)nullTerminatedCString
 {
-    _bytes = nullTerminatedCString != NULL ? strdup(nullTerminatedCString) : NULL;
-    if (_bytes == NULL) {
+    if (nullTerminatedCString == NULL) {
         [self release];
         return nil;
+    }
+    _bytes = strdup(nullTerminatedCString);
+    if (_bytes == NULL) {
+        soft_end_without_memory("a text");
     }
     return self;
 }
@@ -158,8 +163,7 @@ NSErrorDomain const MTLLibraryErrorDomain = (NSString *)&library_storage;
     self = [super init];
     _objects = calloc(count + 1, sizeof *_objects);
     if (_objects == NULL) {
-        [self release];
-        return nil;
+        soft_end_without_memory("a list");
     }
     for (_count = 0; _count < count; _count++) {
         _objects[_count] = [objects[_count] retain];
@@ -181,6 +185,10 @@ NSErrorDomain const MTLLibraryErrorDomain = (NSString *)&library_storage;
 - (id)objectAtIndex:(NSUInteger)index
 {
     if (index >= _count) {
+        fprintf(stderr,
+                "softmetal: -[NSArray objectAtIndex:]: the index (%lu) is not below the count "
+                "(%lu), so the process ends.\n",
+                (unsigned long)index, (unsigned long)_count);
         abort(); /* Foundation raises NSRangeException */
     }
     return _objects[index];

@@ -116,7 +116,8 @@ typedef struct soft_handlers {
  *       |             _kept: what the GPU needs; _scheduledHandlers, _completedHandlers: copies
  *     enqueue ----> _slot has its place in the lane
  *       |
- *     commit -----> _order: what the CPU knows now; _injected: the error that a test asks for
+ *     commit -----> _order: what the CPU knows now; _injected: the error that a test asks for, or
+ *       |             that memory is short (since it was encoded)
  *       |
  *     scheduled --> the worker runs _scheduledHandlers, then sets _isScheduled, _startTime
  *       |
@@ -145,6 +146,8 @@ typedef struct soft_handlers {
 - (instancetype)initWithQueue:(SoftMetalQueue *)queue retains:(BOOL)retains;
 /* Keep an object until completion, unless the buffer was made with unretained references. */
 - (void)keepObject:(id)object;
+/* Something could not be encoded: the work is left out, and ends with OutOfMemory. */
+- (void)lackMemory;
 /* The pass that the open encoder writes. */
 - (soft_pass *)openPass;
 - (void)setStatus:(MTLCommandBufferStatus)status;
@@ -238,8 +241,9 @@ typedef struct soft_constant_list {
 /* An error of MTLLibraryErrorDomain. */
 void soft_error_set(NSError **error, NSInteger code, const char *text);
 
-/* The worker of a queue: starts on the first commit.  False if no thread is to be had. */
-BOOL soft_worker_start(soft_lane *lane);
+/* True if the queue has its worker, started for its first command buffer.  False: no thread is to
+ * be had. */
+BOOL soft_worker_exists(soft_lane *lane);
 
 /* ---- the calling thread's stack of autoreleased objects ---- */
 

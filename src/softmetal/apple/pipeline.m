@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "softmetal/host.h"
+
 /* ---- reflection ---- */
 
 /* Either kind: who asks for a buffer's facts has asked for the type before. */
@@ -101,11 +103,13 @@
     size_t count = facts == NULL ? 0 : facts->argument_count;
     id *bindings = calloc(count + 1, sizeof *bindings);
     if (bindings == NULL) {
-        [self release];
-        return nil;
+        soft_end_without_memory("a kernel's arguments");
     }
     for (size_t i = 0; i < count; i++) {
         bindings[i] = [[SoftMetalBinding alloc] initWithImage:image facts:&facts->arguments[i]];
+        if (bindings[i] == nil) {
+            soft_end_without_memory("a kernel's argument");
+        }
     }
     _bindings = [[NSArray alloc] initWithObjects:bindings count:count];
     for (size_t i = 0; i < count; i++) {

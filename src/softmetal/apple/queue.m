@@ -6,6 +6,8 @@
  */
 #import "softmetal/apple/objects.h"
 
+#include <stdio.h>
+
 #include "softmetal/call_site.h"
 #include "softmetal/failure.h"
 #include "softmetal/host.h"
@@ -61,8 +63,17 @@
             method, (unsigned long long)patience_ms, (unsigned long long)_lane->limit);
         return nil;
     }
-    SoftMetalCommandBuffer *commands = [[SoftMetalCommandBuffer alloc] initWithQueue:self
-                                                                             retains:retains];
+    SoftMetalCommandBuffer *commands = nil;
+    if (soft_worker_exists(_lane)) {
+        commands = [[SoftMetalCommandBuffer alloc] initWithQueue:self retains:retains];
+    }
+    else {
+        fprintf(stderr,
+                "softmetal: -[MTLCommandQueue %s] returns nil: the system starts no thread for "
+                "the queue. The process, its user or its container has too many threads, or no "
+                "memory for a stack.\n",
+                method);
+    }
     if (commands == nil) {
         soft_lane_leave(_lane);
     }

@@ -49,17 +49,19 @@ may_obtain(void)
            !soft_failure_strikes(SOFT_FAIL_DEVICE, NULL) && !soft_failure_devices_are_removed();
 }
 
-/* +1 */
+/* +1; nil: no memory. */
 static SoftMetalDevice *
 make_device(unsigned index)
 {
     SoftMetalDevice *device = [[SoftMetalDevice alloc] init];
-    device->_index = index;
-    device->_account = &accounts[index];
+    if (device != nil) {
+        device->_index = index;
+        device->_account = &accounts[index];
+    }
     return device;
 }
 
-/* +1 */
+/* The same. */
 static SoftMetalDevice *
 obtain_device(unsigned index)
 {
@@ -89,8 +91,9 @@ MTLCopyAllDevices(void)
     id devices[MOST_DEVICES];
     NSUInteger count = 0;
     if (may_obtain()) {
-        for (; count < count_devices(); count++) {
-            devices[count] = obtain_device((unsigned)count);
+        while (count < count_devices() &&
+               (devices[count] = obtain_device((unsigned)count)) != nil) {
+            count += 1;
         }
     }
     NSArray *array = [[NSArray alloc] initWithObjects:devices count:count];

@@ -306,12 +306,21 @@ run_lane(void *argument)
 }
 
 BOOL
-soft_worker_start(soft_lane *lane)
+soft_worker_exists(soft_lane *lane)
 {
-    soft_lane_retain(lane);
-    if (!soft_process_start_worker(run_lane, lane)) {
-        soft_lane_release(lane);
-        return NO;
+    if (__atomic_load_n(&lane->has_worker, __ATOMIC_ACQUIRE)) {
+        return YES;
     }
-    return YES;
+    pthread_mutex_lock(&lane->lock);
+    BOOL exists = lane->has_worker;
+    if (!exists) {
+        soft_lane_retain(lane);
+        exists = soft_process_start_worker(run_lane, lane);
+        __atomic_store_n(&lane->has_worker, exists, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&lane->lock);
+    if (!exists) {
+        soft_lane_release(lane);
+    }
+    return exists;
 }

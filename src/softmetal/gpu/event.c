@@ -141,8 +141,10 @@ soft_event_note_signal(soft_event *event, uint64_t value, const soft_race_clock 
         event->history = calloc(1, sizeof *event->history);
     }
     struct history *history = event->history;
-    if (history == NULL ||
-        (history->count > 0 && history->entries[history->count - 1].value >= value)) {
+    if (history == NULL) { /* what is not remembered here would be a race elsewhere */
+        soft_end_without_memory("what came before the signal of an event");
+    }
+    if (history->count > 0 && history->entries[history->count - 1].value >= value) {
         return; /* the value stays as it is, and nobody wakes */
     }
     if (history->count == MOST_VALUES) {

@@ -2,7 +2,7 @@
  *
  * Owns:      the order of its command buffers (borrowed pointers) and the count in flight.
  * Calls:     races.h.
- * Threads:   any; every field behind `lock`.
+ * Threads:   any; every field behind `lock`; `has_worker` may be read without it.
  * Invariant: a lane outlives its queue object as long as its worker runs.
  */
 #ifndef SOFT_LANE_H

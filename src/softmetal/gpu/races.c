@@ -113,11 +113,12 @@ soft_race_work_new(void)
         return NULL;
     }
     soft_race_work *work = calloc(1, sizeof *work);
-    if (work != NULL) {
-        pthread_mutex_lock(&lock);
-        work->commit = pass_on_locked();
-        pthread_mutex_unlock(&lock);
+    if (work == NULL) {
+        soft_end_without_memory("what came before a commit");
     }
+    pthread_mutex_lock(&lock);
+    work->commit = pass_on_locked();
+    pthread_mutex_unlock(&lock);
     return work;
 }
 
@@ -305,12 +306,13 @@ soft_races_cpu_releases(soft_storage *storage)
     pthread_mutex_lock(&lock);
     if (storage != NULL && storage->released == NULL) {
         storage->released = calloc(1, sizeof *storage->released);
+        if (storage->released == NULL) {
+            soft_end_without_memory("what came before the use of a buffer");
+        }
     }
     soft_race_clock *place = storage != NULL ? storage->released : &left;
-    if (place != NULL) {
-        soft_race_clock known = pass_on_locked();
-        soft_race_clock_join(place, &known);
-    }
+    soft_race_clock known = pass_on_locked();
+    soft_race_clock_join(place, &known);
     pthread_mutex_unlock(&lock);
 }
 
