@@ -32,7 +32,12 @@ WRITE_WRITE = r"two threads write byte \d+ of {} with nothing between them"
 GROUPS_READ = r"a thread writes and one of another threadgroup reads byte \d+ of buffer \d \(\w+\)"
 GROUPS_WRITE = r"threads of two threadgroups write byte \d+ of buffer \d \(\w+\)"
 VARIABLE = "a threadgroup variable"
-ARRAY = "a thread passes the end of an array of its own"
+ARRAY = "a thread passes the end of an array"
+PAST_8 = f"{ARRAY}: index 8 of 8: "
+MISALIGNED = r"a thread uses byte {} of {} by a type that lies at multiples of {} bytes: the address is {} past one"
+
+
+APART = "two threads of a SIMD-group wait at different places, and one of the places is for all lanes"
 
 
 @dataclass
@@ -73,7 +78,7 @@ DEFECTS = [
     Defect("write before the beginning", "b[«int(i) - 1»«i»] = a[i]; /*1*/",
            outside("writes", "-4 to -1", r"buffer 1 \(b\)", 512)),
     Defect("a vector that is half outside",
-           "device float4 *v = (device float4 *)(b + i / 4 * 4« + 2»«»);\nif (i % 4 == 0) *v = float4(a[i]); /*1*/",
+           "device packed_float4 *v = (device packed_float4 *)(b + i / 4 * 4« + 2»«»);\nif (i % 4 == 0) *v = float4(a[i]); /*1*/",
            outside("writes", "512 to 515", r"buffer 1 \(b\)", 512)),
     Defect("a byte past the end", "b[i] = «a[i] +»«a[i / 2] +» 1; /*1*/",
            outside("reads", "100", r"buffer 0 \(a\)", 100),
@@ -171,16 +176,64 @@ DEFECTS = [
     # ---- arrays of a thread ----
     Defect("past a local array",
            "float x[8];\nfor (uint k = 0; k < 8; k++) x[k] = a[i] * k;\nb[i] = «x[t]»«x[t % 8]»; /*1*/",
-           ARRAY),
+           PAST_8),
+    Defect("before a local array",
+           "float x[8];\nfor (uint k = 0; k < 8; k++) x[k] = a[i] * k;\nb[i] = x[«int(t) - 1»«t % 8»]; /*1*/",
+           f"{ARRAY}: index -1 of 8: "),
+    Defect("past an array of the threadgroup's", f"threadgroup float s[64];\ns[«t + 1»«t»] = a[i]; /*1*/\n{BARRIER}\nb[i] = s[t % 64];",
+           f"{ARRAY}: index 64 of 64: "),
+    Defect("past a table", "b[i] = table[«t»«t % 4»]; /*1*/", f"{ARRAY}: index 4 of 4: ",
+           before=METAL + "constant float table[4] = {1, 2, 3, 4};\n"),
     Defect("past a local array by a pointer",
            "float x[8] = {};\nthread float *p = x + t % 8;\n«p[t / 8]»«p[0]» = a[i]; /*1*/\nb[i] = x[1];",
            ARRAY),
     Defect("past a member of a structure",
            "block x;\nfor (uint k = 0; k < 8; k++) x.x[k] = k;\nb[i] = «x.x[t]»«x.x[t % 8]»; /*1*/",
-           ARRAY, before=METAL + "struct block { float x[8]; float y; };\n"),
-    Defect("past a vector", "float4 x = float4(a[i]);\nb[i] = «x[t]»«x[t % 4]»; /*1*/", ARRAY),
+           PAST_8, before=METAL + "struct block { float x[8]; float y; };\n"),
+    Defect("past a vector", "float4 x = float4(a[i]);\nb[i] = «x[t]»«x[t % 4]»; /*1*/",
+           "a thread passes the end of a vector: index 4 of 4: "),
     # ---- what a GPU gives no meaning ----
     Defect("a division by zero", "b[i] = 100 / «(t - 7)»«(t + 7)»; /*1*/", "a thread divides an integer by zero"),
+    Defect("a shift by the width", "b[i] = 1u << «t»«t % 32»; /*1*/", "a thread shifts a number of 32 bits by 32: "),
+    Defect("a shift by the width of a long", "b[i] = ulong(i) >> «(t + 1)»«t»; /*1*/",
+           "a thread shifts a number of 64 bits by 64: "),
+    Defect("a shift by less than nothing", "b[i] = 8 >> «(int(t) - 1)»«int(t % 8)»; /*1*/",
+           "a thread shifts a number of 32 bits by -1: "),
+    Defect("a vector's shift by the width", "b[i] = (ushort3(1) << ushort(«t»«t % 16»)).z; /*1*/",
+           "a thread shifts a number of 16 bits by 16: "),
+    # ---- addresses ----
+    Defect("a vector between vectors is read", "float4 v = *(device const float4 *)(a + «t»«t / 4 * 4»); /*1*/\nb[i] = v.x + v.w;",
+           MISALIGNED.format(4, r"buffer 0 \(a\)", 16, 4)),
+    Defect("a vector between vectors is written",
+           "if (t < 16) *(device half4 *)(b + 4 * g + t * 4« + 1»«») = half4(a[i]); /*1*/",
+           MISALIGNED.format(2, r"buffer 1 \(b\)", 8, 2), signature=signature("device const half *a", "device half *b"),
+           arrays=(("float16", COUNT), ("float16", COUNT)), launch={"threads": GROUP, "group": GROUP}),
+    Defect("a vector between vectors is copied",
+           f"threadgroup float4 s[64];\ns[t] = *(device const float4 *)(a + «t»«t / 4 * 4»); /*1*/\n{BARRIER}\nb[i] = s[63 - t].y;",
+           MISALIGNED.format(4, r"buffer 0 \(a\)", 16, 4)),
+    Defect("a vector between those of the threadgroup",
+           f"threadgroup float s[64];\ns[t] = a[i];\n{BARRIER}\nb[i] = ((threadgroup float2 *)(s + t / 2« + t % 2»«/ 2 * 2»))->x; /*1*/",
+           MISALIGNED.format(4, VARIABLE, 8, 4)),
+    Defect("a number between bytes", "b[i] = *(device const uint *)(a + «t»«t / 4 * 4»); /*1*/",
+           MISALIGNED.format(1, r"buffer 0 \(a\)", 4, 1),
+           signature=signature("device const uchar *a", "device float *b"), arrays=(("uint8", COUNT), ("float32", COUNT))),
+    Defect("an atomic between bytes",
+           "atomic_fetch_add_explicit((device atomic_uint *)(b + t / 4 * 4 « + t % 4 / 3»«»), 1u, memory_order_relaxed); /*1*/",
+           MISALIGNED.format(1, r"buffer 1 \(b\)", 4, 1),
+           signature=signature("device const float *a", "device uchar *b"), arrays=(("float32", COUNT), ("uint8", COUNT))),
+    # ---- what all lanes of a SIMD-group must reach ----
+    Defect("some lanes return before a SIMD-group's barrier",
+           "if (lane > 20 «»«&& lane > 31») return;\nsimdgroup_barrier(mem_flags::mem_none); /*1*/\nb[i] = a[i];",
+           r"a thread waits at a place for all lanes of a SIMD-group that thread \(21,0,0\) never reaches: it has returned"),
+    Defect("a SIMD-group's barrier in each branch",
+           "if («lane < 20»«lane < 32»)\n  simdgroup_barrier(mem_flags::mem_none); /*1*/\nelse\n  simdgroup_barrier(mem_flags::mem_threadgroup); /*2*/\nb[i] = a[i];",
+           APART),
+    Defect("a SIMD-group's barrier and the threadgroup's",
+           f"if («lane < 20»«lane < 32»)\n  simdgroup_barrier(mem_flags::mem_none); /*1*/\n{BARRIER} /*2*/\nb[i] = a[i];",
+           APART),
+    Defect("a product of matrices without some lanes",
+           "simdgroup_float8x8 x(a[0]), y;\nif («lane != 9»«lane < 32»)\n  simdgroup_multiply(y, x, x); /*1*/\nsimdgroup_barrier(mem_flags::mem_none); /*2*/\nsimdgroup_store(y, b + 64 * simd, 8);",
+           APART, before=METAL + "#include <metal_simdgroup_matrix>\n", launch={"threads": GROUP, "group": GROUP}),
 ]  # fmt: skip
 
 
@@ -245,6 +298,11 @@ QUICK = [
     "past a member of a structure",
     "past a local array by a pointer",
     "a division by zero",
+    "a shift by less than nothing",
+    "a vector's shift by the width",
+    "a vector between vectors is copied",
+    "a SIMD-group's barrier and the threadgroup's",
+    "a product of matrices without some lanes",
 ]
 NAMED = {defect.name: defect for defect in DEFECTS}
 
@@ -258,6 +316,43 @@ def test_a_defect_is_found_at_its_line_and_without_it_there_is_silence(name, rep
     lines = re.findall(r"program_source:(\d+):\d+, thread \(\d+,\d+,\d+\) of threadgroup \(\d+,0,0\)", text)
     assert sorted(map(int, lines)) == sorted(lines_marked(source))
     assert reports_of(source, arrays_of(defect), "mended", **defect.launch) is None
+
+
+#: Statements that are right with the first number, and wrong with the second: (statement, right, wrong).
+ALIKE = {
+    "arrays": ("x[{}] += a[i];", "t % 8", "t"),
+    "arrays by pointers": ("p[{}] += a[i];", "t % 8", "t"),
+    "vectors": ("v[{}] += a[i];", "t % 4", "t"),
+    "divisions": ("n += 100 / ({});", "t + 1", "t / 70"),
+    "shifts": ("n += n << ({});", "t % 32", "t % 32 + 8"),
+    "shifts of vectors": ("n += (uint2(n) << ({})).y;", "t % 32", "t % 32 + 8"),
+    "reads of vectors": ("v += *(device const float4 *)(a + {});", "t / 4 * 4", "t / 4 * 4 + 1"),
+    "reads": ("v.x += a[{}];", "i", "i + 200"),
+    "writes": ("b[{}] = 1;", "i", "i + 200"),
+    "copies": (
+        "*(threadgroup float4 *)(s + 4 * t) = *(device const float4 *)(a + {});",
+        "t / 4 * 4",
+        "t / 4 * 4 + 400",
+    ),
+    "SIMD-groups' barriers": ("if ({}) simdgroup_barrier(mem_flags::mem_none);", "t < 70", "t % 3"),
+}
+
+
+@pytest.mark.parametrize("nth", quickly(1, of=range(3)))
+@pytest.mark.parametrize("name", ALIKE)
+def test_of_statements_that_look_alike_the_wrong_one_is_named(name, nth, reports_of):
+    """The compiler makes one of what two branches do alike, and then knows neither's line."""
+    statement, right, wrong = ALIKE[name]
+    each = [statement.format(wrong if nth == k else right) for k in range(3)]
+    source = source_of(
+        "threadgroup float s[256];\nfloat x[8] = {1}; thread float *p = x; float4 v = 1; uint n = i;\n"
+        f"if (simd == 1) {{\n  {each[0]}\n}} else if (a[i] > 0) {{\n  {each[1]}\n}}\n{each[2]}\n"
+        "b[i] += x[t % 8] + p[t % 7] + v.x + v.w + n;\nif (n == 0) b[i] = s[4 * t];"
+    )
+    lines = [n for n, line in enumerate(source.splitlines(), 1) if line.strip() in each]
+    _, text = reports_of(source)
+    found = re.search(r": program_source:(\d+):", text)
+    assert int(found[1]) == lines[nth], text
 
 
 # ---- what would take Python along ----
@@ -297,6 +392,16 @@ def test_a_wild_access_does_not_happen(body, words, reports_of):
     )
     _, text = reports_of(source_of(body, before=METAL + before))
     assert words in text
+
+
+@pytest.mark.parametrize("count", quickly(70_000, of=[70_000, 1_000_000]))
+@pytest.mark.parametrize("barrier", ["", BARRIER])
+def test_too_large_an_array_does_not_leave_the_stack(count, barrier, reports_of):
+    """However large it is, the first byte that is touched lies in the guard below the stack."""
+    body = f"float x[{count}];\n{barrier}\nfor (uint k = 0; k < {count}; k += 9) x[k] = a[i];\nb[i] = x[9 * t];"
+    _, text = reports_of(source_of(body))
+    assert "f: a thread's variables need more than the 262144 bytes of stack that it has here: " in text
+    assert ", thread (0,0,0) of threadgroup (0,0,0)" in text
 
 
 @pytest.mark.parametrize(("body", "verb"), [("*out = x[0];", "reads"), ("x[0] = 1; *out = 1;", "writes")])
@@ -453,6 +558,15 @@ p[t].y = a[i];
 pair q = p[63 - t];
 float3 v = s[63 - t];
 b[i] = v.x + v.y + v.z + q.y + q.x;""",
+    "lanes that part, and a barrier of theirs where they have met again": """float x = a[i];
+if (lane % 3 == 0) x += simd_sum(x);
+else for (uint k = 0; k < lane; k++) x += simd_max(x);
+simdgroup_barrier(mem_flags::mem_none);
+b[i] = x;""",
+    "numbers of 4 and 2 bytes, and packed vectors, at multiples of theirs": """packed_float3 v = *(device const packed_float3 *)(a + i % 64);
+half h = *((device const half *)a + t);
+b[i] = v.x + v.z + float(h);""",
+    "shifts by less than the width": "b[i] = (1u << t % 32) + (ulong(1) << t % 64) + (uchar4(1) << uchar(t % 8)).x;",
     "a barrier without flags ends what was read before": f"""threadgroup float s[64];
 s[t] = a[i];
 {BARRIER}

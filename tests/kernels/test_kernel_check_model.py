@@ -23,9 +23,13 @@ pytestmark = [pytest.mark.needs_kernels, pytest.mark.skipif(not softmetal.is_pre
 ACCESSES, PATTERNS, NBYTES = 6, 25, 2048
 #: Threadgroups of a row, and of rows that are not as long as a block of the checker's memory or longer.
 SHAPES = [(64, 1), (16, 4), (24, 2), (5, 3)]
-TYPES = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong"}
+#: Types that may lie at any address.
+TYPES = {1: "uchar", 2: "ushort_1", 4: "uint_1", 8: "ulong_1"}
 HEAD = """#include <metal_stdlib>
 using namespace metal;
+typedef ushort ushort_1 __attribute__((aligned(1)));
+typedef uint uint_1 __attribute__((aligned(1)));
+typedef ulong ulong_1 __attribute__((aligned(1)));
 struct pattern { uint by_thread, by_index, by_group, first, step, rest; };
 kernel void f(device uchar *b, device ulong *out, constant pattern *p, uint t [[thread_index_in_threadgroup]],
               uint2 groups [[threadgroup_position_in_grid]], uint2 size [[threads_per_threadgroup]]) {

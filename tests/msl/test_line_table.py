@@ -1,18 +1,25 @@
 """msl/line_table.py: the line, file and column of an instruction, beside what pyelftools reads."""
 
 import itertools
+import re
 import struct
 import sys
+from pathlib import Path
 
 import pytest
-from kernel_images import translated
+from kernel_images import quickly, translated
+from places import ROOT
 
+from metal_dlpack import msl
 from metal_dlpack.msl import line_table
 from metal_dlpack.msl.errors import CompilerError
 
 elffile = pytest.importorskip("elftools.elf.elffile")
 
 pytestmark = pytest.mark.skipif(sys.platform == "darwin", reason="Metal compiles kernels there")
+
+#: sizeof(soft_site).
+SITE_NBYTES = 72
 
 #: Lines far apart and far on, files in folders, code of several places in one line.
 TEXT = """
@@ -55,7 +62,8 @@ def test_each_row_is_what_pyelftools_reads(image):
     rows = [row for row in rows_by_pyelftools(image) if row[1] is not None]
     assert len(rows) > 30
     assert {name for _, name, _, _ in rows} >= {"deep/in/folders.h", "/absolute/other.h", "program_source"}
-    last = {address: (name, line, column) for address, name, line, column in rows if line}  # of several the last counts
+    users = [row for row in rows if row[2] and "softmetal_" not in row[1]]
+    last = {address: (name, line, column) for address, name, line, column in users}  # of several the last counts
     assert line_table.lines_of(image, list(last)) == list(last.values())
 
 
@@ -72,7 +80,7 @@ def test_an_address_without_a_line_has_none(image):
     assert line_table.lines_of(image, []) == []
 
 
-def test_an_instruction_of_no_line_counts_as_the_one_before(monkeypatch):
+def test_an_instruction_of_no_line_is_near_the_one_before(monkeypatch):
     rows = [
         line_table._Row(10, ("a", 1, 2)),
         line_table._Row(20, ("a", 0, 0)),
@@ -80,7 +88,40 @@ def test_an_instruction_of_no_line_counts_as_the_one_before(monkeypatch):
         line_table._Row(40, ("a", 0, 0)),
     ]
     monkeypatch.setattr(line_table, "_rows", lambda *_: rows)
-    assert line_table.lines_of(__file__, [25, 35, 45]) == [("a", 1, 2), ("", 0, 0), ("", 0, 0)]
+    assert line_table.lines_of(__file__, [15, 25, 35, 45]) == [("a", 1, 2), ("near a", 1, 2), ("", 0, 0), ("", 0, 0)]
+
+
+def test_lines_of_ours_are_no_lines_of_the_users(monkeypatch):
+    ours = line_table._Row(10, (line_table.__file__, 7, 1))
+    rows = [ours, line_table._Row(20, ("a", 5, 0)), line_table._Row(30, ("", 0, 0), is_end=True)]
+    monkeypatch.setattr(line_table, "_rows", lambda *_: rows)
+    assert line_table.lines_of(__file__, [15, 25]) == [("near a", 5, 0), ("a", 5, 0)]
+
+
+def places_that_ask(path):
+    """Of each access of a checked image: the address of the instruction in its soft_site."""
+    with path.open("rb") as file:
+        elf = elffile.ELFFile(file)
+        sites = elf.get_section_by_name("softmetal_sites")
+        offsets = range(sites["sh_addr"], sites["sh_addr"] + sites["sh_size"], SITE_NBYTES)
+        moved = elf.get_section_by_name(".rela.dyn").iter_relocations()
+        return [one["r_addend"] for one in moved if one["r_offset"] in offsets]
+
+
+CHECKED_KERNELS = (ROOT / "benchmarks/checked.metal").read_text()
+
+
+@pytest.mark.parametrize(
+    "name", quickly("softmax", "reduction", of=re.findall(r"^kernel void (\w+)", CHECKED_KERNELS, re.M))
+)
+def test_each_access_of_a_checked_kernel_has_its_line(name, clang):
+    """But for the row's length, which is read once instead of in each loop."""
+    image = msl.open_library(CHECKED_KERNELS).compile(name, {}, checked=True)
+    places = line_table.lines_of(image, places_that_ask(Path(image)))
+    assert len(places) > 1
+    files = [file for file, _, _ in places]
+    assert set(files) <= {"program_source", "near program_source"}
+    assert files.count("near program_source") <= (2 if name == "softmax" else 0)
 
 
 @pytest.mark.parametrize("nbytes", [0, 4, 63, 1000])

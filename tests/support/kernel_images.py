@@ -48,11 +48,11 @@ class Thread(ctypes.Structure):
 
 RUN_THREAD = ctypes.CFUNCTYPE(None, ctypes.POINTER(Thread))
 ACCESS = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_void_p)
-STOP = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+STOP = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_void_p)
 
 
 class Runtime(ctypes.Structure):
-    _fields_ = [("others", ctypes.c_void_p * 5), ("access", ACCESS), ("out_of_bounds", STOP), ("divided_by_zero", STOP)]
+    _fields_ = [("others", ctypes.c_void_p * 5), ("access", ACCESS), ("stop", STOP)]
 
 
 class Image(ctypes.Structure):
@@ -83,7 +83,7 @@ class LoadedImage:
                     (address, nbytes, how, ctypes.c_void_p.from_address(site).value - base)
                 )
             ),
-            divided_by_zero=STOP(lambda _site: os._exit(0)),  # in place of the run time, which ends the launch
+            stop=STOP(lambda *_: os._exit(0)),  # in place of the run time, which ends the launch
         )
         self.image.runtime = ctypes.pointer(self.runtime)
 

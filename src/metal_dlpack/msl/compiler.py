@@ -77,12 +77,12 @@ class Compiler:
         self, cpp_text: str, out: Path, *, math: str = "fast", checked: bool = False, source: str | None = None
     ) -> None:
         """Write an image for softmetal to `out`, an absolute path.  Raises SourceError as `check` does."""
-        compiled, kind = out.with_suffix(".o"), ["-emit-llvm"] if checked else []
+        compiled, kind = out.with_suffix(".o"), ["-S", "-emit-llvm"] if checked else ["-c"]
         flags = self._precompiled(math, checked)
         try:
-            self._compile([*flags, *kind, "-c", "-o", str(compiled), "-x", "c++", "-"], cpp_text, source)
+            self._compile([*flags, *kind, "-o", str(compiled), "-x", "c++", "-"], cpp_text, source)
             if checked:
-                self._inline_checks(compiled)
+                self._add_checks(compiled)
             self._link([compiled], out)
         finally:
             compiled.unlink(missing_ok=True)
@@ -105,11 +105,14 @@ class Compiler:
         header = cache.made([*self.key_parts(math=math, checked=checked), "shim"], ".pch", precompile)
         return [*flags, "-include-pch", str(header)]
 
-    def _inline_checks(self, compiled: Path) -> None:
-        """Turn LLVM's code of a kernel, with calls before its accesses, into a machine's with the answers inlined.
+    def _add_checks(self, compiled: Path) -> None:
+        """Turn LLVM's text of a kernel, with calls before its accesses, into a machine's code with the answers inlined.
 
         Clang inlines before it adds those calls, so it takes a second run.
         """
+        from .checked_code import instrument
+
+        compiled.write_bytes(instrument(compiled.read_bytes().decode("latin-1")).encode("latin-1"))
         flags = [*ALONE, *QUIET, *machine_flags(), *INLINED]
 
         def compile_answers(path: Path) -> None:

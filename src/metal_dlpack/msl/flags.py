@@ -53,6 +53,7 @@ LANGUAGE = [
     "-fno-rtti",
     "-fno-threadsafe-statics",
     "-fno-stack-protector",
+    "-fstack-clash-protection",  # a large array begins no further than the guard below the stack, and stops there
     "-fno-math-errno",
     "-fno-trapping-math",
     "-fsigned-char",  # as Metal; arm64's own is unsigned
@@ -76,7 +77,19 @@ MATH = {
     "safe": ["-ffp-contract=off"],
 }
 _PLAIN = ["-O2"]
+#: Of what two branches do alike the compiler makes one: it would have no line, or the wrong one.
+_APART = [
+    flag
+    for name in (
+        "simplifycfg-hoist-common",
+        "simplifycfg-sink-common",
+        "simplifycfg-merge-cond-stores",
+        "enable-tail-merge",
+    )
+    for flag in ("-mllvm", f"-{name}=false")
+]
 _CHECKED = [
+    *_APART,
     "-O1",
     "-gline-tables-only",
     "-gdwarf-4",  # line_table.py reads it
@@ -84,10 +97,12 @@ _CHECKED = [
     "-fno-omit-frame-pointer",
     # Calls to functions of ours before each access; no library of clang's.  local-bounds: a trap where a pointer into
     # an array of the thread's own leaves it.
-    "-fsanitize=thread,array-bounds,local-bounds,integer-divide-by-zero",
-    "-fno-sanitize-recover=array-bounds,integer-divide-by-zero",
+    "-fsanitize=thread,array-bounds,local-bounds,integer-divide-by-zero,shift-exponent",
+    "-fno-sanitize-recover=array-bounds,integer-divide-by-zero,shift-exponent",
     "-mllvm",
     "-tsan-instrument-read-before-write",
+    "-mllvm",
+    "-tsan-instrument-memintrinsics=false",  # checked_code.py does
     "-mllvm",
     "-tsan-instrument-func-entry-exit=0",
     "-fno-delete-null-pointer-checks",  # else a branch that ends in a null pointer is taken for impossible
@@ -95,7 +110,7 @@ _CHECKED = [
     "-fno-slp-vectorize",
 ]
 #: Of the second run, which inlines the answers.
-INLINED = ["-O1", "-fno-vectorize", "-fno-slp-vectorize", "-mllvm", "-force-remove-attribute=sanitize_thread"]
+INLINED = [*_APART, "-O1", "-fno-vectorize", "-fno-slp-vectorize", "-mllvm", "-force-remove-attribute=sanitize_thread"]
 #: Each trap has its line: (the first and the last clang that knows the flags, the flags).
 _UNIQUE_TRAPS = [
     (18, 19, ["-mllvm", "-bounds-checking-unique-traps"]),

@@ -12,10 +12,11 @@ import bisect
 import functools
 import os
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .diagnostics import is_ours
 from .errors import CompilerError
 
 #: (file, line, column); column 0: none is known.
@@ -36,22 +37,42 @@ class _Row:
     place: Place
     is_end: bool = False
 
+    @property
+    def is_the_users(self) -> bool:
+        return self.place[1] != 0 and not is_ours(self.place[0])
+
 
 def lines_of(image_path: str | os.PathLike[str], addresses: Iterable[int]) -> list[Place]:
     """Return (file, line, column) for each address: an offset in the image, within an instruction.
 
+    ("near FILE", line, column) is of a neighbour: clang moved this instruction, as out of a loop, and says no line.
     ("", 0, 0) stands for an address without a line: it is outside the kernel, or the image is not a checked one.
     Raises CompilerError for a file that is no image.
     """
     rows = _rows(os.fspath(image_path), os.stat(image_path).st_mtime_ns)
     starts = [row.address for row in rows]
-    places = []
-    for address in addresses:
-        at = bisect.bisect_right(starts, address) - 1
-        while at > 0 and rows[at].place[1] == 0 and not rows[at].is_end:
-            at -= 1  # clang made this instruction for several lines, and says none
-        places.append(rows[at].place if at >= 0 else _NOWHERE)
-    return places
+    return [_place_at(rows, bisect.bisect_right(starts, address) - 1) for address in addresses]
+
+
+def _place_at(rows: list[_Row], at: int) -> Place:
+    if at < 0 or rows[at].is_end:
+        return _NOWHERE
+    if rows[at].is_the_users:
+        return rows[at].place
+    file, line, column = (
+        _first_of_the_user(rows, range(at, -1, -1)) or _first_of_the_user(rows, range(at, len(rows))) or _NOWHERE
+    )
+    return (f"near {file}", line, column) if line else _NOWHERE
+
+
+def _first_of_the_user(rows: list[_Row], indices: Sequence[int]) -> Place | None:
+    """Within one sequence."""
+    for at in indices:
+        if rows[at].is_end:
+            break
+        if rows[at].is_the_users:
+            return rows[at].place
+    return None
 
 
 @functools.lru_cache(maxsize=32)

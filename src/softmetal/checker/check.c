@@ -65,17 +65,20 @@ leave_kernel(void)
     soft_check *check = current;
     const soft_guard *guard = &check->guard;
     const void *site = (const void *)guard->instruction;
+    char text[200];
     switch (guard->signal) {
     case SIGURG: stop_overdue(check, site);
-    case SIGFPE: soft_check_divided_by_zero(site);
-    case SIGILL:
-    case SIGTRAP: soft_check_out_of_bounds(site);
+    case SIGFPE: soft_check_stop_for(SOFT_STOP_DIVISION, 0, 0, site);
+    case SIGILL: /* clang's -fsanitize=local-bounds */
+    case SIGTRAP: soft_check_stop_for(SOFT_STOP_ARRAY, 0, 0, site);
     default: break;
     }
     if (guard->address - check->stack_low + 65536 < 131072) {
-        stop_with(check, "a thread has no stack left for its variables", site);
+        snprintf(text, sizeof text,
+                 "a thread's variables need more than the %d bytes of stack that it has here",
+                 SOFT_FIBER_STACK_NBYTES);
+        stop_with(check, text, site);
     }
-    char text[200];
     snprintf(text, sizeof text, "a thread touches address 0x%zx, which is no memory",
              (size_t)guard->address);
     stop_with(check, text, site);
@@ -226,30 +229,34 @@ soft_check_wait(soft_u32 mem_flags, const void *site)
     current->wait_flags &= mem_flags;
 }
 
+/* One thread waits, and another does not wait there. */
 SOFT_ON_FIBER static _Noreturn void
-stop_at_barriers(soft_check *check, const char *text, soft_u32 waits, soft_u32 other, int count)
+stop_for_waiting(soft_check *check, const char *text, soft_at waits, soft_at other)
 {
     soft_finding *finding = soft_findings_add(&check->findings);
     if (finding != NULL) {
         snprintf(finding->text, sizeof finding->text, "%s", text);
-        finding->at[0] = soft_at_thread(check, waits, check->sites[waits]);
-        finding->at[1] = soft_at_thread(check, other, check->sites[other]);
-        finding->count = count;
+        finding->at[0] = waits;
+        finding->at[1] = other;
+        finding->count = 2;
     }
     soft_check_stop(check);
 }
 
-/* Two threads that do not wait at the same place; the text names the returned one itself. */
+/* The other has returned, so it is nowhere: the text names it. */
 SOFT_ON_FIBER static _Noreturn void
-stop_for_returned(soft_check *check, soft_u32 waits, soft_u32 returned)
+stop_for_returned(soft_check *check, const char *where, soft_at waits, soft_u32 returned)
 {
     soft_at at = soft_at_thread(check, returned, NULL);
-    char text[200];
-    snprintf(text, sizeof text,
-             "a thread waits at a threadgroup_barrier that thread (%u,%u,%u) never reaches: it "
-             "has returned",
-             at.thread[0], at.thread[1], at.thread[2]);
-    stop_at_barriers(check, text, waits, returned, 1);
+    soft_finding *finding = soft_findings_add(&check->findings);
+    if (finding != NULL) {
+        snprintf(finding->text, sizeof finding->text,
+                 "a thread waits at %s that thread (%u,%u,%u) never reaches: it has returned",
+                 where, at.thread[0], at.thread[1], at.thread[2]);
+        finding->at[0] = waits;
+        finding->count = 1;
+    }
+    soft_check_stop(check);
 }
 
 SOFT_ON_FIBER void
@@ -260,25 +267,54 @@ soft_check_open(void)
     while (check->has_returned[first]) {
         first += 1;
     }
+    soft_at waits = soft_at_thread(check, first, check->sites[first]);
     for (soft_u32 i = 0; i < check->thread_count; i++) {
         if (check->has_returned[i]) {
-            stop_for_returned(check, first, i);
+            stop_for_returned(check, "a threadgroup_barrier", waits, i);
         }
         if (check->sites[i] != check->sites[first]) {
-            stop_at_barriers(check, "two threads of a threadgroup wait at different barriers",
-                             first, i, 2);
+            stop_for_waiting(check, "two threads of a threadgroup wait at different barriers",
+                             waits, soft_at_thread(check, i, check->sites[i]));
         }
     }
     soft_order_barrier(&check->order, check->wait_flags);
     check->wait_flags = ~0u;
 }
 
+/* The lanes that a SIMD-group has. */
+SOFT_ON_FIBER static soft_u32
+all_lanes(const soft_check *check, soft_u32 simdgroup)
+{
+    soft_u32 count = check->thread_count - simdgroup * SOFT_SIMD_WIDTH;
+    return count >= SOFT_SIMD_WIDTH ? ~0u : (1u << count) - 1;
+}
+
 void
 soft_check_exchange(soft_u32 simdgroup, soft_u32 lanes)
 {
-    soft_u32 count = current->thread_count - simdgroup * SOFT_SIMD_WIDTH;
-    soft_u32 all = count >= SOFT_SIMD_WIDTH ? ~0u : (1u << count) - 1;
-    soft_order_meet(&current->order, simdgroup, lanes, all);
+    soft_order_meet(&current->order, simdgroup, lanes, all_lanes(current, simdgroup));
+}
+
+SOFT_ON_FIBER void
+soft_check_all_met(soft_u32 simdgroup, soft_u32 lanes, soft_u32 others,
+                   const void *const *sites)
+{
+    soft_check *check = current;
+    soft_u32 missing = all_lanes(check, simdgroup) & ~lanes;
+    if (missing == 0) {
+        return;
+    }
+    soft_u32 first = simdgroup * SOFT_SIMD_WIDTH;
+    soft_u32 lane = (soft_u32)__builtin_ctz(lanes), other = (soft_u32)__builtin_ctz(missing);
+    soft_at waits = soft_at_thread(check, first + lane, sites[lane]);
+    if (check->has_returned[first + other]) {
+        stop_for_returned(check, "a place for all lanes of a SIMD-group", waits, first + other);
+    }
+    const void *site = (others >> other & 1) != 0 ? sites[other] : check->sites[first + other];
+    stop_for_waiting(check,
+                     "two threads of a SIMD-group wait at different places, and one of the "
+                     "places is for all lanes",
+                     waits, soft_at_thread(check, first + other, site));
 }
 
 void
@@ -360,13 +396,27 @@ soft_check_access(const void *address, soft_u64 nbytes, soft_u32 how, soft_site 
 }
 
 SOFT_ON_FIBER _Noreturn void
-soft_check_out_of_bounds(const void *site)
+soft_check_stop_for(soft_u32 why, soft_u64 first, soft_u64 second, const void *site)
 {
-    stop_with(current, "a thread passes the end of an array of its own", site);
-}
-
-SOFT_ON_FIBER _Noreturn void
-soft_check_divided_by_zero(const void *site)
-{
-    stop_with(current, "a thread divides an integer by zero", site);
+    char text[SOFT_TEXT_NBYTES];
+    long long number = (long long)first;
+    switch (why) {
+    case SOFT_STOP_ARRAY:
+    case SOFT_STOP_VECTOR:
+        snprintf(text, sizeof text,
+                 second == 0 ? "a thread passes the end of %s"
+                             : "a thread passes the end of %s: index %lld of %llu",
+                 why == SOFT_STOP_ARRAY ? "an array" : "a vector", number,
+                 (unsigned long long)second);
+        break;
+    case SOFT_STOP_SHIFT:
+        snprintf(text, sizeof text, "a thread shifts a number of %llu bits by %lld",
+                 (unsigned long long)second, number);
+        break;
+    case SOFT_STOP_MISALIGNED:
+        soft_memory_describe_misaligned(current, (uintptr_t)first, (size_t)second, text);
+        break;
+    default: snprintf(text, sizeof text, "a thread divides an integer by zero"); break;
+    }
+    stop_with(current, text, site);
 }

@@ -50,13 +50,17 @@ void soft_check_wait(soft_u32 mem_flags, const void *site);
 void soft_check_open(void);
 /* These lanes (bit i: lane i) of a SIMD-group go on from a SIMD-group function or barrier. */
 void soft_check_exchange(soft_u32 simdgroup, soft_u32 lanes);
+/* Before that, where all lanes must come: `lanes` did, and wait at their `sites`; those of `others`
+ * wait at theirs, for lanes too.  Reports one that did not come, and then does not return. */
+void soft_check_all_met(soft_u32 simdgroup, soft_u32 lanes, soft_u32 others,
+                        const void *const *sites);
 /* The running thread, or the last of those that follow it, has returned from the kernel function. */
 void soft_check_return(void);
 
 /* What soft_runtime has for checked images. */
 void soft_check_access(const void *address, soft_u64 nbytes, soft_u32 how, soft_site *site);
-_Noreturn void soft_check_out_of_bounds(const void *site);
-_Noreturn void soft_check_divided_by_zero(const void *site);
+_Noreturn void soft_check_stop_for(soft_u32 why, soft_u64 first, soft_u64 second,
+                                   const void *site);
 
 /* The end, after the last threadgroup or after abandon.  False: the launch was stopped, or a race
  * was found; `error` has the first report. */

@@ -265,3 +265,20 @@ soft_memory_describe(const soft_check *check, uintptr_t at, size_t nbytes, soft_
                  nbytes, (size_t)at);
     }
 }
+
+SOFT_ON_FIBER void
+soft_memory_describe_misaligned(const soft_check *check, uintptr_t at, size_t alignment,
+                                char text[SOFT_TEXT_NBYTES])
+{
+    const soft_range *range = range_of(check, at, 1, false);
+    char name[SOFT_NAME_NBYTES], where[SOFT_NAME_NBYTES + 30] = "memory of its own";
+    if (range != NULL) {
+        soft_memory_name(check, range, name);
+        snprintf(where, sizeof where, "byte %zu of %s", (size_t)(at - range->base), name);
+    }
+    snprintf(
+        text, SOFT_TEXT_NBYTES,
+        "a thread uses %s by a type that lies at multiples of %zu bytes: the address is %zu "
+        "past one",
+        where, alignment, at % alignment);
+}

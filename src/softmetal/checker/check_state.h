@@ -137,6 +137,9 @@ bool soft_memory_find(const soft_check *check, uintptr_t at, size_t nbytes, soft
 /* Of such an access: why. */
 void soft_memory_describe(const soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how,
                           char text[SOFT_TEXT_NBYTES]);
+/* Of an access at an address that is no multiple of `alignment`: the same. */
+void soft_memory_describe_misaligned(const soft_check *check, uintptr_t at, size_t alignment,
+                                     char text[SOFT_TEXT_NBYTES]);
 #define SOFT_NAME_NBYTES 160
 /* "buffer 1 (y)" */
 void soft_memory_name(const soft_check *check, const soft_range *range,

@@ -10,7 +10,7 @@
  *
  * Lanes whose calls diverge wait at different sites.  The site that comes first in the code goes
  * on first, all of its lanes together: lanes that were sent one way meet those sent another where
- * the ways join, as they do on a GPU.
+ * the ways join, as they do on a GPU.  A site that all lanes must reach waits for those elsewhere.
  *
  * Owns:      the bytes that lanes gave.
  * Calls:     nothing.
@@ -30,8 +30,9 @@ typedef struct soft_simdgroup {
     soft_u32 ready, meeting, at_barrier; /* bit i: lane i */
     soft_u32 begun;                      /* lanes that have a fiber */
     soft_u32 met;                        /* lanes that went on together last */
-    soft_u32 half;                       /* of values: for lanes that come */
-    bool is_divergent;                   /* lanes meet at several sites */
+    soft_u32 for_all;  /* lanes that meet, or met, where all lanes must come */
+    soft_u32 half;     /* of values: for lanes that come */
+    bool is_divergent; /* lanes meet at several sites */
     const void *sites[SOFT_SIMD_WIDTH];
     _Alignas(64) soft_u8 values[2][SOFT_SIMD_WIDTH][SOFT_SIMD_SLOT];
 } soft_simdgroup;
@@ -41,12 +42,20 @@ void soft_simdgroup_begin(soft_simdgroup *simdgroup, soft_u32 lanes);
 /* No lane is ready, and some meet: those of one site become ready, and are in `met`. */
 void soft_simdgroup_meet(soft_simdgroup *simdgroup);
 
-/* A lane comes to a SIMD-group function with some bytes. */
+/* A lane comes to a SIMD-group function with some bytes, as simd_exchange of soft_runtime. */
 SOFT_ON_FIBER static inline void
 soft_simdgroup_come(soft_simdgroup *simdgroup, soft_u32 lane, const void *bytes,
                     soft_u32 nbytes, const void *site)
 {
     soft_u8 *slot = simdgroup->values[simdgroup->half][lane];
+    soft_u32 bit = UINT32_C(1) << lane;
+    if (__builtin_expect((nbytes & SOFT_ALL_LANES) != 0, 0)) {
+        nbytes &= ~SOFT_ALL_LANES;
+        simdgroup->for_all |= bit;
+    }
+    else {
+        simdgroup->for_all &= ~bit;
+    }
     if (nbytes == 4) {
         memcpy(slot, bytes, 4);
     }
@@ -60,7 +69,7 @@ soft_simdgroup_come(soft_simdgroup *simdgroup, soft_u32 lane, const void *bytes,
         simdgroup->is_divergent = true;
     }
     simdgroup->sites[lane] = site;
-    simdgroup->meeting |= UINT32_C(1) << lane;
+    simdgroup->meeting |= bit;
 }
 
 /* What the lanes in `met` gave. */

@@ -163,6 +163,9 @@ choose_thread(soft_threadgroup *group)
     if (simdgroup->ready == 0) {
         soft_simdgroup_meet(simdgroup);
         if (group->run->is_checked) {
+            if ((simdgroup->met & simdgroup->for_all) != 0) {
+                soft_check_all_met(index, simdgroup->met, simdgroup->meeting, simdgroup->sites);
+            }
             soft_check_exchange(index, simdgroup->met);
         }
     }
@@ -408,8 +411,7 @@ const soft_runtime soft_threadgroup_runtime = {
     .threadgroup_variable = threadgroup_variable,
     .threadgroup_argument = threadgroup_argument,
     .access = soft_check_access,
-    .out_of_bounds = soft_check_out_of_bounds,
-    .divided_by_zero = soft_check_divided_by_zero,
+    .stop = soft_check_stop_for,
 };
 
 /* ---- what the OS thread calls ---- */

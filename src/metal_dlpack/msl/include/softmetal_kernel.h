@@ -14,6 +14,7 @@
 #define SOFT_MOST_THREADGROUP_NBYTES 32768
 #define SOFT_SIMD_WIDTH 32
 #define SOFT_SIMD_SLOT 64 /* bytes that a lane can give to the others at once */
+#define SOFT_ALL_LANES (1u << 31)
 
 typedef __UINT8_TYPE__ soft_u8;
 typedef __UINT16_TYPE__ soft_u16;
@@ -51,6 +52,15 @@ enum {
     SOFT_ACCESS_FENCE = 8, /* no bytes: atomic_thread_fence */
 };
 
+/* Why a checked kernel must not go on, and the two numbers that are told with it. */
+enum {
+    SOFT_STOP_ARRAY,      /* an index, and how many items there are; both 0: not known */
+    SOFT_STOP_VECTOR,     /* the same */
+    SOFT_STOP_DIVISION,   /* of an integer by zero; none */
+    SOFT_STOP_SHIFT,      /* by how much, and how many bits the number has */
+    SOFT_STOP_MISALIGNED, /* the address, and what it is to be a multiple of */
+};
+
 /* What an instruction of a checked kernel may touch before it asks: one for each place in the code
  * that touches memory.  `code` is the linker's, the rest the run time's. */
 typedef struct soft_site {
@@ -81,7 +91,8 @@ typedef struct soft_runtime {
     void (*threadgroup_barrier)(soft_u32 mem_flags, const void *site);
     /* Return once every lane of the SIMD-group that can come has come to the same site, with what
      * each gave: lane i's bytes at `*values` + i * SOFT_SIMD_SLOT, good until this lane's next
-     * call; the result has bit i set for each lane that came.  nbytes 0 is a simdgroup_barrier. */
+     * call; the result has bit i set for each lane that came.  With SOFT_ALL_LANES in nbytes all
+     * lanes of the SIMD-group must come; that alone is a simdgroup_barrier. */
     soft_u32 (*simd_exchange)(const void *bytes, soft_u32 nbytes, const soft_u8 **values,
                               const void *site);
     /* Threadgroup memory: a variable of the kernel, by its number; an argument, by its index. */
@@ -90,8 +101,8 @@ typedef struct soft_runtime {
     /* The rest is called by checked images alone, before the bytes are touched.  A `const void`
      * site is an address within the instruction that asks. */
     void (*access)(const void *address, soft_u64 nbytes, soft_u32 how, soft_site *site);
-    void (*out_of_bounds)(const void *site);   /* of an array of the thread's own */
-    void (*divided_by_zero)(const void *site); /* an integer */
+    /* Never returns. */
+    void (*stop)(soft_u32 why, soft_u64 first, soft_u64 second, const void *site);
 } soft_runtime;
 
 typedef enum { SOFT_ARGUMENT_BUFFER, SOFT_ARGUMENT_THREADGROUP } soft_argument_kind;

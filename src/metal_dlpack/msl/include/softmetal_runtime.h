@@ -50,14 +50,25 @@ SOFTMETAL_CONVERGENT const void *this_site() {
     __asm__ volatile(SOFTMETAL_ADDRESS : "=r"(site));
     return site;
 }
+/* The assembler gives a line to the first byte that it writes from there on, be it of another
+ * section: before such a byte an instruction takes it, or those behind would have none. */
+#if SOFTMETAL_IS_CHECKED
+#define SOFTMETAL_KEEPS_LINE "nop\n"
+#else
+#define SOFTMETAL_KEEPS_LINE
+#endif
 /* In a function that waits, or as good as waits. */
-#define SOFTMETAL_MARK ".pushsection softmetal_syncs,\"aR\"\n.byte 1\n.popsection\n"
+#define SOFTMETAL_MARK                                                                         \
+    SOFTMETAL_KEEPS_LINE ".pushsection softmetal_syncs,\"aR\"\n.byte 1\n.popsection\n"
 
 #if SOFTMETAL_IS_CHECKED
-SOFTMETAL_UNSEEN void report_index_at(const void *site) {
-    softmetal_image.runtime->out_of_bounds(site);
+SOFTMETAL_UNSEEN void stop_kernel_at(soft_u32 why, soft_u64 first, soft_u64 second,
+                                     const void *site) {
+    softmetal_image.runtime->stop(why, first, second, site);
 }
-SOFTMETAL_INLINE void report_index() { report_index_at(this_site()); }
+SOFTMETAL_INLINE void stop_kernel(soft_u32 why, soft_u64 first, soft_u64 second) {
+    stop_kernel_at(why, first, second, this_site());
+}
 #endif
 
 SOFTMETAL_UNSEEN uint lane_of_thread() { return softmetal_image.runtime->self()->lane; }
@@ -96,10 +107,11 @@ template <class T> struct gathered {
     }
 };
 
-template <class T> SOFTMETAL_CONVERGENT gathered<T> gather(T mine) {
+/* `who`: SOFT_ALL_LANES, if none of them may be missing. */
+template <class T> SOFTMETAL_CONVERGENT gathered<T> gather(T mine, soft_u32 who = 0) {
     static_assert(sizeof(T) <= SOFT_SIMD_SLOT, "a lane gives at most 64 bytes");
     gathered<T> all;
-    all.lanes = wait_for_lanes(&mine, sizeof mine, &all.values);
+    all.lanes = wait_for_lanes(&mine, sizeof mine | who, &all.values);
     return all;
 }
 
@@ -112,14 +124,14 @@ template <int number, class T, class declared_with = T>
 SOFTMETAL_INLINE T &threadgroup_variable() {
     constexpr soft_u64 alignment =
         alignof(T) > alignof(declared_with) ? alignof(T) : alignof(declared_with);
-    __asm__ volatile(".pushsection softmetal_variables,\"aR\"\n.balign 8\n"
-                     ".quad %c0, %c1, %c2\n.popsection" ::"i"(number),
+    __asm__ volatile(SOFTMETAL_KEEPS_LINE ".pushsection softmetal_variables,\"aR\"\n.balign 8\n"
+                                          ".quad %c0, %c1, %c2\n.popsection" ::"i"(number),
                      "i"(sizeof(T)), "i"(alignment));
     return *static_cast<T *>(variable_address(number, sizeof(T), alignment));
 }
 
 /* The bytes that the variables take together, each counted once however often it is inlined. */
-inline soft_u64 all_variables_nbytes() {
+SOFTMETAL_UNSEEN soft_u64 all_variables_nbytes() {
     soft_u64 nbytes = 0;
     const soft_u64 *begin = __start_softmetal_variables, *end = __stop_softmetal_variables;
     for (const soft_u64 *v = begin; v < end; v += 3) {

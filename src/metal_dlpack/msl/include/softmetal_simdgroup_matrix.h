@@ -88,7 +88,8 @@ SOFTMETAL_CONVERGENT void simdgroup_multiply_accumulate(simdgroup_matrix<D, 8, 8
         vec<A, 2> a;
         vec<B, 2> b;
     };
-    auto all = softmetal::gather(both{a.thread_elements(), b.thread_elements()});
+    auto all =
+        softmetal::gather(both{a.thread_elements(), b.thread_elements()}, SOFT_ALL_LANES);
     softmetal::matrix_place at = softmetal::matrix_place::of(softmetal::this_lane());
     float2 sum = float2(c.thread_elements());
     for (uint k = 0; k < 8; k += 2) {

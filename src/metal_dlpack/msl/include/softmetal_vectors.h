@@ -10,6 +10,7 @@
 #ifndef SOFTMETAL_VECTORS_H
 #define SOFTMETAL_VECTORS_H
 
+#include "softmetal_kernel.h"
 #include "softmetal_swizzles.h"
 
 /* M(operator, more) for each operator. */
@@ -50,11 +51,14 @@ template <class T> using element_of = typename shape<T>::element;
 
 template <class S> using if_scalar = enable_if_t<is_arithmetic_v<S> || is_enum_v<S>>;
 
+/* Of a checked image: the kernel must not go on (SOFT_STOP_...). */
+void stop_kernel(soft_u32 why, soft_u64 first, soft_u64 second);
+
 /* Which of N components an index names; a checked image reports one that is none. */
-void report_index();
 SOFTMETAL_INLINE constexpr size_t component(size_t i, size_t count) {
 #if SOFTMETAL_IS_CHECKED
-    if (!__builtin_is_constant_evaluated() && i >= count) report_index();
+    if (!__builtin_is_constant_evaluated() && i >= count)
+        stop_kernel(SOFT_STOP_VECTOR, i, count);
 #endif
     return i;
 }
@@ -71,9 +75,15 @@ template <class Vector, class T, int... I> struct part {
 #undef SOFTMETAL_CHANGE
 };
 
-/* A shift takes the low bits of its amount, as many as the type's width needs. */
+/* A shift takes the low bits of its amount, as many as the type's width needs; a checked image
+ * reports an amount that has more. */
 template <class T> SOFTMETAL_INLINE constexpr T shift_amount(T by) {
-    return by & T(8 * sizeof(T) - 1);
+    constexpr T most = T(8 * sizeof(T) - 1);
+#if SOFTMETAL_IS_CHECKED
+    if (!__builtin_is_constant_evaluated() && (by & most) != by)
+        stop_kernel(SOFT_STOP_SHIFT, soft_u64(by), 8 * sizeof(T));
+#endif
+    return by & most;
 }
 } // namespace softmetal
 
