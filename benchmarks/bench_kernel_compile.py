@@ -34,7 +34,7 @@ def spent():
 before = spent()
 if len(sys.argv) > 1:
     from metal_dlpack import msl
-    library = msl.open_library(open(sys.argv[1]).read(), "fast")
+    library = msl.open_library(open(sys.argv[1]).read())
     path = library.compile(next(iter(library.functions)), {})
     import ctypes
     ctypes.CDLL(path)

@@ -204,15 +204,27 @@ bridge_status bridge_encode_fill(bridge_commands *commands, bridge_buffer *buffe
 
 /* ---- kernels ---- */
 
-/* How far a compiler may reorder floating-point arithmetic.  SPEC MTLLibrary.h MTLMathMode */
-typedef enum { BRIDGE_MATH_FAST, BRIDGE_MATH_RELAXED, BRIDGE_MATH_SAFE } bridge_math;
+/* How far a compiler may go with floating-point arithmetic: MTLMathMode, and of the functions (exp,
+ * sin, ...) the precise ones where it is safe.  SPEC MTLLibrary.h MTLMathMode */
+typedef enum { BRIDGE_MATH_SAFE, BRIDGE_MATH_RELAXED, BRIDGE_MATH_FAST } bridge_math;
+
+/* A version of Metal's language, as MTLLanguageVersion has it. */
+#define BRIDGE_LANGUAGE(major, minor) ((unsigned)(major) << 16 | (unsigned)(minor))
+/* The newest that this system's Metal has; 0 in a forked child, where nobody knows. */
+unsigned bridge_language_newest(void);
+
+typedef struct bridge_compile_options {
+    bridge_math math;
+    unsigned language; /* 0: the newest */
+} bridge_compile_options;
 
 /* Compile Metal Shading Language: +1 on BRIDGE_OK, NULL on anything else.  BRIDGE_NO_KERNEL:
  * `*message` holds the compiler's words (malloc'ed, the caller frees it; NULL: none are known), and
  * `*is_source` says whether the source is at fault.  Takes up to seconds, and where no GPU is the
  * GIL: the caller holds neither that nor a lock that whoever holds it may want. */
-bridge_status bridge_library_new(bridge_device *device, const char *source, bridge_math math,
-                                 bridge_library **out, char **message, bool *is_source);
+bridge_status bridge_library_new(bridge_device *device, const char *source,
+                                 const bridge_compile_options *chosen, bridge_library **out,
+                                 char **message, bool *is_source);
 void bridge_library_release(bridge_library *library); /* NULL is allowed */
 
 /* The names of the kernels; one malloc'ed block, which the caller frees.  NULL: there is no memory, or this is a forked child. */

@@ -855,31 +855,76 @@ refuse(NSError *failure, char **message, bool *is_source)
     return BRIDGE_NO_KERNEL;
 }
 
-/* As MTLCompileOptions has it since macOS 15, whatever the SDK that compiles this knows. */
-@protocol MathModeSetter
+/* As MTLCompileOptions has them since macOS 15, whatever the SDK that compiles this knows. */
+@protocol MathSetters
 - (void)setMathMode:(NSInteger)mathMode;
+- (void)setMathFloatingPointFunctions:(NSInteger)functions;
 @end
 
-/* +1 */
-static MTLCompileOptions *
-make_options(bridge_math math)
+/* Apple's default is the mode of the options alone: the functions stay fast unless they are named
+ * too.  Before macOS 15 one setter does both. */
+static void
+set_math(MTLCompileOptions *options, bridge_math math)
 {
-    static const NSInteger modes[] = {[BRIDGE_MATH_FAST] = 2,
-                                      [BRIDGE_MATH_RELAXED] = 1,
-                                      [BRIDGE_MATH_SAFE] = 0};
-    MTLCompileOptions *options = [[MTLCompileOptions alloc] init];
     if ([options respondsToSelector:@selector(setMathMode:)]) {
-        [(id<MathModeSetter>)options setMathMode:modes[math]];
+        [(id<MathSetters>)options setMathMode:(NSInteger)math]; /* the same numbers */
+        [(id<MathSetters>)options setMathFloatingPointFunctions:math == BRIDGE_MATH_SAFE];
     }
     else {
         [options setFastMathEnabled:math == BRIDGE_MATH_FAST];
     }
+}
+
+/* The newest language of the system: numbers, as the SDK that compiles this may not know their
+ * names.  `standard` is what Metal takes unless it is told: that of the SDK which the program was
+ * built with, and a Python may have been built long ago.  Never less than that: a system from the
+ * future has more than the table. */
+static NSUInteger
+newest_language(NSUInteger standard)
+{
+    static const struct {
+        NSInteger macos;
+        NSUInteger language;
+    } rows[] = {{14, BRIDGE_LANGUAGE(3, 1)},
+                {15, BRIDGE_LANGUAGE(3, 2)},
+                {26, BRIDGE_LANGUAGE(4, 0)},
+                {27, BRIDGE_LANGUAGE(4, 1)}};
+    NSInteger macos = [[NSProcessInfo processInfo] operatingSystemVersion].majorVersion;
+    NSUInteger newest = standard;
+    macos = macos == 16 ? 26 : macos; /* what 26 tells programs that an older SDK built */
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0] && rows[i].macos <= macos; i++) {
+        newest = rows[i].language > newest ? rows[i].language : newest;
+    }
+    return newest;
+}
+
+unsigned
+bridge_language_newest(void)
+{
+    if (bridge_is_forked()) {
+        return 0;
+    }
+    IN_POOL;
+    MTLCompileOptions *options = [[[MTLCompileOptions alloc] init] autorelease];
+    return (unsigned)newest_language([options languageVersion]);
+}
+
+/* +1 */
+static MTLCompileOptions *
+make_options(const bridge_compile_options *chosen)
+{
+    MTLCompileOptions *options = [[MTLCompileOptions alloc] init];
+    NSUInteger language =
+        chosen->language != 0 ? chosen->language : newest_language([options languageVersion]);
+    set_math(options, chosen->math);
+    [options setLanguageVersion:(MTLLanguageVersion)language];
     return options;
 }
 
 bridge_status
-bridge_library_new(bridge_device *device, const char *source, bridge_math math,
-                   bridge_library **out, char **message, bool *is_source)
+bridge_library_new(bridge_device *device, const char *source,
+                   const bridge_compile_options *chosen, bridge_library **out, char **message,
+                   bool *is_source)
 {
     *out = NULL;
     *message = NULL;
@@ -888,7 +933,7 @@ bridge_library_new(bridge_device *device, const char *source, bridge_math math,
     }
     IN_POOL;
     NSString *text = [NSString stringWithUTF8String:source];
-    MTLCompileOptions *options = make_options(math);
+    MTLCompileOptions *options = make_options(chosen);
     NSError *failure = nil; /* warnings of the compiler come through it too */
     bridge_status status = BRIDGE_NO_MEMORY;
     if (text != nil) {

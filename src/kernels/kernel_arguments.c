@@ -409,7 +409,7 @@ kernel_call_bind(kernel_call *call)
     int bound = 0;
     for (Py_ssize_t i = 0; i < Py_SIZE(self); i++) {
         const kernel_parameter *parameter = &self->parameters[i];
-        if (parameter->is_threadgroup) {
+        if (parameter->is_threadgroup || parameter->is_unlisted) {
             continue;
         }
         binding to = {call, parameter, bound++};

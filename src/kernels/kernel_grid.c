@@ -210,8 +210,11 @@ kernel_call_bind_threadgroup(kernel_call *call)
         if (read_size(call, parameter, sizes, &nbytes) < 0) {
             return -1;
         }
-        total += nbytes;
         found++;
+        if (parameter->is_unlisted) {
+            continue;
+        }
+        total += nbytes;
         call->arguments[call->argument_count++] = (bridge_argument){.index = parameter->index,
                                                                     .is_threadgroup = true,
                                                                     .nbytes = nbytes};

@@ -59,6 +59,7 @@ typedef struct kernel_parameter {
     size_t alignment;  /* of what is bound; at least 1 */
     unsigned index;
     bool is_threadgroup; /* threadgroup memory; else a buffer */
+    bool is_unlisted; /* Metal binds nothing there: it takes a place in a call, and no more */
     bool is_read, is_written;
 } kernel_parameter;
 
@@ -94,10 +95,17 @@ kernel_subject(const kernel_parameter *parameter)
 /* kernel_signature.c: the parameters that take a position: "x, y, count".  Owned (+1). */
 PyObject *kernel_names(const KernelObject *self);
 
-/* A Kernel of a pipeline: owned (+1).  It takes over `kernel`, whatever the result; `facts` stay
- * the caller's.  NULL with MemoryError, or TypeError where a parameter can be given nothing. */
+/* A Kernel of a pipeline: owned (+1).  It takes over `kernel`, whatever the result; `facts` and
+ * `order`, of kernel_order_of, stay the caller's; `order` NULL: an exception is set.  NULL with
+ * MemoryError, or TypeError where a parameter can be given nothing. */
 PyObject *kernel_new_object(md_state *state, const device_record *device, PyObject *name,
-                            bridge_kernel *kernel, const bridge_kernel_facts *facts);
+                            bridge_kernel *kernel, const bridge_kernel_facts *facts,
+                            PyObject *order);
+
+/* kernel_signature.c: a list of (place in `facts` or -1, name, is it threadgroup memory), in the
+ * order in which a call gives arguments; `text` is the source.  Owned (+1).  NULL with TypeError
+ * where the two disagree. */
+PyObject *kernel_order_of(PyObject *text, PyObject *name, const bridge_kernel_facts *facts);
 
 /* kernel() of the module. */
 extern PyMethodDef kernel_functions[];
@@ -123,12 +131,13 @@ void kernel_constants_free(kernel_constants *constants);
 /* What a user asks for; the objects are borrowed, NULL: the default. */
 typedef struct kernel_source {
     const char *function; /* for errors */
-    PyObject *source, *device, *name, *defines, *include, *math;
+    PyObject *source, *device, *name, *defines, *include, *math, *language;
 } kernel_source;
 
-/* +1, or NULL with CompileError, MetalError, TypeError or ValueError. */
+/* +1, or NULL with CompileError, MetalError, TypeError or ValueError.  `*text` is what was
+ * compiled: owned (+1), or NULL. */
 bridge_library *kernel_source_compile(md_state *state, const kernel_source *request,
-                                      const device_record *device);
+                                      const device_record *device, PyObject **text);
 
 /* CompileError where the source is at fault, else MetalError.  Frees `message`, the compiler's
  * words, which may be NULL. */

@@ -1,11 +1,47 @@
-/* kernel_signature.c: which object of a call is for which parameter.
+/* kernel_signature.c: a kernel's parameters in their order, and which object of a call is for which.
  *
  * Owns:    nothing; what it hands out is borrowed from the caller's arguments.
+ * Calls:   metal_dlpack/msl/signatures.py for the order that the source says.
  * Threads: the GIL is held.
  * Rule:    a keyword of the launch is never a parameter's: a parameter of such a name is given
  *          by position.
  */
 #include "kernels/kernel_call.h"
+
+#include "python/call_python.h"
+
+/* ---- the order ---- */
+
+/* What Metal lists, in whatever order it does: [(name, kind, index)].  Owned (+1). */
+static PyObject *
+describe_listed(const bridge_kernel_facts *facts)
+{
+    static const char *const kinds[] = {[BRIDGE_PARAMETER_BUFFER] = "buffer",
+                                        [BRIDGE_PARAMETER_THREADGROUP] = "threadgroup",
+                                        [BRIDGE_PARAMETER_OTHER] = ""};
+    PyObject *list = PyList_New((Py_ssize_t)facts->count);
+    for (size_t i = 0; list != NULL && i < facts->count; i++) {
+        const bridge_parameter *one = &facts->parameters[i];
+        PyObject *row = Py_BuildValue("(ssI)", one->name, kinds[one->kind], one->index);
+        if (row == NULL) {
+            Py_CLEAR(list);
+            break;
+        }
+        PyList_SET_ITEM(list, (Py_ssize_t)i, row);
+    }
+    return list;
+}
+
+PyObject *
+kernel_order_of(PyObject *text, PyObject *name, const bridge_kernel_facts *facts)
+{
+    PyObject *listed = describe_listed(facts);
+    PyObject *asked = listed == NULL ? NULL : PyTuple_Pack(2, name, listed);
+    PyObject *order = asked == NULL ? NULL : call_python(CALL_KERNEL_ORDER, text, asked);
+    Py_XDECREF(asked);
+    Py_XDECREF(listed);
+    return order;
+}
 
 /* ---- by position ---- */
 

@@ -50,18 +50,21 @@ kernel_source_raise(md_state *state, const char *where, bridge_status status, ch
 
 /* ---- compiling ---- */
 
+static const char *const math_names[] = {[BRIDGE_MATH_SAFE] = "safe",
+                                         [BRIDGE_MATH_RELAXED] = "relaxed",
+                                         [BRIDGE_MATH_FAST] = "fast"};
+
 static int
 read_math(const kernel_source *request, bridge_math *out)
 {
-    static const char *const names[] = {"fast", "relaxed", "safe"};
     const char *text;
-    *out = BRIDGE_MATH_FAST;
+    *out = BRIDGE_MATH_SAFE;
     if (args_text_or_none(request->function, "math", request->math, &text) < 0) {
         return -1;
     }
     for (int i = 0; text != NULL && i < 3; i++) {
-        if (strcmp(text, names[i]) == 0) {
-            *out = (bridge_math)i; /* BRIDGE_MATH_FAST and so on, in this order */
+        if (strcmp(text, math_names[i]) == 0) {
+            *out = (bridge_math)i;
             return 0;
         }
     }
@@ -69,13 +72,57 @@ read_math(const kernel_source *request, bridge_math *out)
         return 0;
     }
     return errors_raise(PyExc_ValueError,
-                        "%s: math must be 'fast', 'relaxed' or 'safe', not '%s'.",
+                        "%s: math must be 'safe', 'relaxed' or 'fast', not '%s'.",
                         request->function, text);
+}
+
+/* Metal's versions.  What Metal does with a number that means none is not documented. */
+static const char *const language_names[] = {"2.0", "2.1", "2.2", "2.3", "2.4",
+                                             "3.0", "3.1", "3.2", "4.0", "4.1"};
+
+static unsigned
+language_number(const char *text)
+{
+    for (size_t i = 0; i < sizeof language_names / sizeof language_names[0]; i++) {
+        if (strcmp(text, language_names[i]) == 0) {
+            return BRIDGE_LANGUAGE(text[0] - '0', text[2] - '0');
+        }
+    }
+    return 0;
+}
+
+static int
+read_language(const kernel_source *request, unsigned *out)
+{
+    const char *text;
+    *out = 0;
+    if (args_text_or_none(request->function, "language", request->language, &text) < 0) {
+        return -1;
+    }
+    if (text == NULL) {
+        return 0;
+    }
+    *out = language_number(text);
+    if (*out == 0) {
+        return errors_raise(
+            PyExc_ValueError,
+            "%s: language must be a version of Metal's from '2.0' to '4.1', such "
+            "as '3.1', not '%s'.",
+            request->function, text);
+    }
+    unsigned newest = bridge_language_newest();
+    if (newest != 0 && *out > newest) {
+        return errors_raise(PyExc_ValueError,
+                            "%s: language '%s' is newer than this system's Metal has (%u.%u); "
+                            "leave language= out to get the newest.",
+                            request->function, text, newest >> 16, newest & 0xffff);
+    }
+    return 0;
 }
 
 /* The text for Metal's compiler: with the defines, the name and what it includes.  Owned (+1). */
 static PyObject *
-compose_source(const kernel_source *request)
+compose_source(const kernel_source *request, const char *math)
 {
     const char *unused;
     if (!PyUnicode_Check(request->source)) {
@@ -88,7 +135,7 @@ compose_source(const kernel_source *request)
     PyObject *name = args_is_given(request->name) ? request->name : Py_None;
     PyObject *defines = args_is_given(request->defines) ? request->defines : Py_None;
     PyObject *include = args_is_given(request->include) ? request->include : Py_None;
-    PyObject *options = PyTuple_Pack(3, name, defines, include);
+    PyObject *options = Py_BuildValue("(OOOs)", name, defines, include, math);
     PyObject *text =
         options == NULL ? NULL : call_python(CALL_SOURCE_COMPOSE, request->source, options);
     Py_XDECREF(options);
@@ -97,22 +144,26 @@ compose_source(const kernel_source *request)
 
 bridge_library *
 kernel_source_compile(md_state *state, const kernel_source *request,
-                      const device_record *device)
+                      const device_record *device, PyObject **text)
 {
-    bridge_math math;
-    PyObject *text = read_math(request, &math) < 0 ? NULL : compose_source(request);
-    const char *source = text == NULL ? NULL : PyUnicode_AsUTF8(text);
+    bridge_compile_options chosen;
+    bool is_read =
+        read_math(request, &chosen.math) == 0 && read_language(request, &chosen.language) == 0;
+    *text = is_read ? compose_source(request, math_names[chosen.math]) : NULL;
+    const char *source = *text == NULL ? NULL : PyUnicode_AsUTF8(*text);
     bridge_library *library = NULL;
     if (source != NULL) {
         char *message = NULL;
         bool is_source = false;
-        bridge_status status = WITHOUT_GIL(
-            bridge_library_new(device->handle, source, math, &library, &message, &is_source));
+        bridge_status status = WITHOUT_GIL(bridge_library_new(device->handle, source, &chosen,
+                                                              &library, &message, &is_source));
         if (status != BRIDGE_OK) {
             kernel_source_raise(state, request->function, status, message, is_source);
         }
     }
-    Py_XDECREF(text);
+    if (library == NULL) {
+        Py_CLEAR(*text);
+    }
     return library;
 }
 

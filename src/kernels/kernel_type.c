@@ -193,30 +193,49 @@ set_parameter(kernel_parameter *parameter, const bridge_parameter *facts, PyObje
     return is_ready ? 0 : -1;
 }
 
+/* One that Metal lists at `place`, or one that it does not list at all: of that the signature
+ * alone is known. */
 static int
-set_parameters(KernelObject *self, const bridge_kernel_facts *facts)
+set_place(const KernelObject *self, kernel_parameter *parameter,
+          const bridge_kernel_facts *facts, PyObject *row)
 {
-    for (size_t i = 0; i < facts->count; i++) {
-        if (set_parameter(&self->parameters[i], &facts->parameters[i], self->name) < 0) {
+    bridge_parameter unlisted = {.is_read = true};
+    int place, is_threadgroup;
+    if (!PyArg_ParseTuple(row, "isp", &place, &unlisted.name, &is_threadgroup)) {
+        return -1;
+    }
+    unlisted.kind = is_threadgroup ? BRIDGE_PARAMETER_THREADGROUP : BRIDGE_PARAMETER_BUFFER;
+    parameter->is_unlisted = place < 0;
+    return set_parameter(parameter, place < 0 ? &unlisted : &facts->parameters[place],
+                         self->name);
+}
+
+static int
+set_parameters(KernelObject *self, const bridge_kernel_facts *facts, PyObject *order)
+{
+    for (Py_ssize_t i = 0; i < Py_SIZE(self); i++) {
+        if (set_place(self, &self->parameters[i], facts, PyList_GET_ITEM(order, i)) < 0) {
             return -1;
         }
         self->buffer_count += !self->parameters[i].is_threadgroup;
     }
     bool is_small =
-        self->buffer_count <= KERNEL_MOST_BUFFERS && facts->count <= KERNEL_MOST_PARAMETERS;
+        self->buffer_count <= KERNEL_MOST_BUFFERS && Py_SIZE(self) <= KERNEL_MOST_PARAMETERS;
     if (!is_small) {
         PyErr_Format(PyExc_TypeError,
-                     "Library.kernel: %R has %zu parameters; Metal binds at most %d buffers.",
-                     self->name, facts->count, KERNEL_MOST_BUFFERS);
+                     "Library.kernel: %R has %zd parameters; Metal binds at most %d buffers.",
+                     self->name, Py_SIZE(self), KERNEL_MOST_BUFFERS);
     }
     return is_small ? 0 : -1;
 }
 
 PyObject *
 kernel_new_object(md_state *state, const device_record *device, PyObject *name,
-                  bridge_kernel *kernel, const bridge_kernel_facts *facts)
+                  bridge_kernel *kernel, const bridge_kernel_facts *facts, PyObject *order)
 {
-    PyObject *op = state->kernel_type->tp_alloc(state->kernel_type, (Py_ssize_t)facts->count);
+    PyObject *op = order == NULL ? NULL
+                                 : state->kernel_type->tp_alloc(state->kernel_type,
+                                                                PyList_GET_SIZE(order));
     if (op == NULL) {
         bridge_kernel_release(kernel);
         return NULL;
@@ -231,7 +250,7 @@ kernel_new_object(md_state *state, const device_record *device, PyObject *name,
     self->max_threads = facts->max_threads;
     self->threadgroup_nbytes = facts->threadgroup_nbytes;
     self->max_threadgroup_nbytes = facts->max_threadgroup_nbytes;
-    if (self->function == NULL || set_parameters(self, facts) < 0) {
+    if (self->function == NULL || set_parameters(self, facts, order) < 0) {
         Py_CLEAR(op);
     }
     return op;
@@ -261,9 +280,16 @@ static PyObject *
 kernel_get_arguments(PyObject *op, void *Py_UNUSED(closure))
 {
     const KernelObject *self = kernel_cast(op);
-    PyObject *arguments = PyTuple_New(Py_SIZE(self));
+    Py_ssize_t count = 0, next = 0;
+    for (Py_ssize_t i = 0; i < Py_SIZE(self); i++) {
+        count += !self->parameters[i].is_unlisted;
+    }
+    PyObject *arguments = PyTuple_New(count);
     for (Py_ssize_t i = 0; arguments != NULL && i < Py_SIZE(self); i++) {
-        state_fill_tuple(&arguments, i, argument_new(state_of(op), &self->parameters[i]));
+        if (!self->parameters[i].is_unlisted) {
+            state_fill_tuple(&arguments, next++,
+                             argument_new(state_of(op), &self->parameters[i]));
+        }
     }
     return arguments;
 }

@@ -17,6 +17,7 @@ typedef struct {
     PyObject_HEAD
     bridge_library *library;     /* owned (+1) */
     const device_record *device; /* borrowed for ever */
+    PyObject *text;              /* owned: the source, as it was compiled */
     PyObject *name;              /* owned: the source's, in errors */
     PyObject *kernels;           /* owned: a tuple of names */
     PyObject *made;              /* owned: (name, constants) -> Kernel */
@@ -52,18 +53,21 @@ static PyObject *
 library_make(md_state *state, const kernel_source *request)
 {
     const device_record *device = device_convert(state, request->function, request->device);
+    PyObject *text;
     bridge_library *library =
-        device == NULL ? NULL : kernel_source_compile(state, request, device);
+        device == NULL ? NULL : kernel_source_compile(state, request, device, &text);
     if (library == NULL) {
         return NULL;
     }
     PyObject *op = state->library_type->tp_alloc(state->library_type, 0);
     if (op == NULL) {
+        Py_DECREF(text);
         bridge_library_release(library);
         return NULL;
     }
     LibraryObject *self = library_cast(op);
     self->library = library;
+    self->text = text;
     self->device = device;
     self->name = args_is_given(request->name) ? Py_NewRef(request->name)
                                               : PyUnicode_FromString("program_source");
@@ -76,10 +80,10 @@ library_make(md_state *state, const kernel_source *request)
 }
 
 ARGS_NEW(library_new, "Library", 0, 1, 1, "source", "device", "name", "defines", "include",
-         "math")
+         "math", "language")
 {
     kernel_source request = {function,  values[0], values[1], values[2],
-                             values[3], values[4], values[5]};
+                             values[3], values[4], values[5], values[6]};
     return library_make(PyType_GetModuleState(type), &request);
 }
 
@@ -118,7 +122,9 @@ make_kernel(const LibraryObject *self, md_state *state, PyObject *name,
         kernel_source_raise(state, "Library.kernel", status, message, is_source);
         return NULL;
     }
-    PyObject *op = kernel_new_object(state, self->device, name, kernel, &facts);
+    PyObject *order = kernel_order_of(self->text, name, &facts);
+    PyObject *op = kernel_new_object(state, self->device, name, kernel, &facts, order);
+    Py_XDECREF(order);
     free(facts.parameters);
     return op;
 }
@@ -210,14 +216,14 @@ library_subscript(PyObject *op, PyObject *name)
 PyDoc_STRVAR(
     kernel_function_doc,
     "kernel($module, source, /, name=None, *, constants=None, device=None, defines=None, "
-    "include=None,\n       math='fast')\n--\n\n"
+    "include=None,\n       math='safe', language=None)\n--\n\n"
     "Compile Metal source and take one kernel of it.\n\n"
     "Parameters\n----------\n"
     "source : str\n    Metal Shading Language.  It runs in this process: trust it as you trust "
     "Python code.\n"
     "name : str, optional\n    Which kernel; default: the only one.\n"
     "constants : dict, optional\n    As Library.kernel.\n"
-    "device, defines, include, math\n    As Library.\n\n"
+    "device, defines, include, math, language\n    As Library.\n\n"
     "Returns\n-------\nKernel\n\n"
     "Raises\n------\n"
     "ValueError\n    There is not exactly one kernel, and no name is given.\n"
@@ -247,10 +253,10 @@ choose_name(const LibraryObject *self, PyObject *given)
 }
 
 ARGS_FUNCTION(core_kernel, module, "kernel", 1, 2, 1, "source", "name", "constants", "device",
-              "defines", "include", "math")
+              "defines", "include", "math", "language")
 {
     kernel_source request = {function,  values[0], values[3], NULL,
-                             values[4], values[5], values[6]};
+                             values[4], values[5], values[6], values[7]};
     PyObject *library = library_make(state_of_module(module), &request);
     PyObject *name = library == NULL ? NULL : choose_name(library_cast(library), values[1]);
     PyObject *kernel = name == NULL ? NULL : library_find(library, name, values[2]);
@@ -290,6 +296,7 @@ library_dealloc(PyObject *op)
 {
     LibraryObject *self = library_cast(op);
     PyObject_GC_UnTrack(op);
+    Py_XDECREF(self->text);
     Py_XDECREF(self->name);
     Py_XDECREF(self->kernels);
     Py_XDECREF(self->made);
@@ -319,7 +326,7 @@ static PyMemberDef library_members[] = {
 PyDoc_STRVAR(
     library_doc,
     "Library(source, *, device=None, name='program_source', defines=None, include=None,\n"
-    "        math='fast')\n--\n\n"
+    "        math='safe', language=None)\n--\n\n"
     "Metal source, compiled: its kernels run on Arrays, and on any tensor on Metal, in "
     "place.\n\n"
     "Parameters\n----------\n"
@@ -335,14 +342,19 @@ PyDoc_STRVAR(
     "    Macros: str, int, float or bool by name.  None: defined as nothing.\n"
     "include : str, path, or sequence of them, optional\n"
     "    Folders in which #include \"file\" finds its files.\n"
-    "math : {'fast', 'relaxed', 'safe'}, optional\n"
-    "    How far floating-point arithmetic may be reordered.\n\n"
+    "math : {'safe', 'relaxed', 'fast'}, optional\n"
+    "    How far floating-point arithmetic may be reordered.  'safe' is what torch and MLX\n"
+    "    compile with: precise functions; NaN and infinity are themselves.  'fast' may take\n"
+    "    them for impossible, and a RuntimeWarning names each line that asks for them.\n"
+    "language : str, optional\n"
+    "    A version of Metal's language: '3.1'.  Default: the newest that the system has.\n\n"
     "lib['name'] is lib.kernel('name'): each Kernel is made when it is first asked for.\n\n"
     "Raises\n------\n"
     "CompileError\n    The source does not compile; the lines are the user's.\n"
     "MetalError\n    There is no compiler; the message says how to get one.\n"
     "TypeError, ValueError\n"
-    "    A define has a name or value that a macro cannot have.\n\n"
+    "    A define has a name or value that a macro cannot have; the system has no such\n"
+    "    language.\n\n"
     "Threads: any.  The GIL is released while Metal compiles.\n\n"
     "Source: MTLDevice newLibraryWithSource:options:error:; docs/kernels.md.");
 

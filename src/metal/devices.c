@@ -77,8 +77,9 @@ compile(const device_kernel *kernel, const device_record *device, bridge_kernel 
 #ifndef __APPLE__
     (void)softmetal_register_kernel(kernel->name, kernel->run, 1u);
 #endif
-    bridge_status status = bridge_library_new(device->handle, kernel->source, BRIDGE_MATH_FAST,
-                                              &library, &message, &is_source);
+    const bridge_compile_options chosen = {BRIDGE_MATH_SAFE, 0};
+    bridge_status status = bridge_library_new(device->handle, kernel->source, &chosen, &library,
+                                              &message, &is_source);
     if (status == BRIDGE_OK) {
         status =
             bridge_kernel_new(library, kernel->name, NULL, 0, out, NULL, &message, &is_source);

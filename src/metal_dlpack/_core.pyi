@@ -517,7 +517,8 @@ class Library:
         name: str = "program_source",
         defines: Mapping[str, str | float | None] | None = None,
         include: _Folder | Iterable[_Folder] | None = None,
-        math: _Math = "fast",
+        math: _Math = "safe",
+        language: str | None = None,
     ) -> Library: ...
     @property
     def name(self) -> str: ...
@@ -622,7 +623,8 @@ def kernel(
     device: _Device | None = None,
     defines: Mapping[str, str | float | None] | None = None,
     include: _Folder | Iterable[_Folder] | None = None,
-    math: _Math = "fast",
+    math: _Math = "safe",
+    language: str | None = None,
 ) -> Kernel: ...
 def last_refusal() -> Exception | None: ...
 def shares_memory(a: _Memory, b: _Memory, /) -> builtins.bool: ...

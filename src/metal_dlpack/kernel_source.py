@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,12 @@ DEFAULT_NAME = "program_source"
 _TAKEN_NAMES = {"", "-", "<stdin>", "<built-in>", "<command line>", "<scratch space>"}
 
 
-def compose(source: str, options: tuple[Any, Any, Any]) -> str:
-    """The text for the compiler; `options` are name, defines and include, each None where it was not given."""
-    name, defines, include = options
+def compose(source: str, options: tuple[Any, Any, Any, str]) -> str:
+    """The text for the compiler; `options` are name, defines and include, each None where it was not given, and math.
+
+    Warns of what fast math may answer wrongly.
+    """
+    name, defines, include, math = options
     if name is not None and not isinstance(name, str):
         raise TypeError(f"Library: name must be a str, not {type(name).__name__}.")
     shown = DEFAULT_NAME if name is None else name
@@ -35,7 +39,47 @@ def compose(source: str, options: tuple[Any, Any, Any]) -> str:
         raise ValueError(f"Library: name {shown!r} is no name that compilers show in errors; give another one.")
     macros = "".join(_define(key, value) for key, value in _items(defines))
     text = Expansion(_folders(include)).expand(source, shown)
+    if math == "fast":
+        _warn_of_fast_math(text, shown)
     return text if not macros and shown == DEFAULT_NAME else f'{macros}#line 1 "{shown}"\n{text}'
+
+
+# ---- math="fast" ----
+
+#: What asks for NaN and infinity, with the words before it that are of its own line.
+_NOT_FINITE = re.compile(
+    r"""(?P<before>(?:\b\w+)?\s*) (?<![\w.]) (?:\w+\s*::\s*)*
+        (?: (?P<question> isnan | isinf | isfinite | isnormal | isordered | isunordered)\s*\(
+          | (?P<value> INFINITY | NAN | HUGE_VAL[FH] | infinity | quiet_NaN | signaling_NaN)\b )""",
+    re.VERBOSE,
+)
+#: Behind any other word a name with parentheses is declared, not called.
+_BEFORE_A_CALL = {"", "return", "else", "do", "case", "and", "or", "not"}
+_MOST_PLACES = 4
+
+
+def _warn_of_fast_math(text: str, name: str) -> None:
+    """RuntimeWarning of the user's line that made the library, if the source asks for NaN or infinity."""
+    places = list(dict.fromkeys(_not_finite(text, name)))
+    if not places:
+        return
+    more = len(places) - _MOST_PLACES
+    shown = ", ".join(places[:_MOST_PLACES]) + (f" and {more} more" if more > 0 else "")
+    warnings.warn(
+        f"Library: with math='fast' Metal may take NaN and infinity for impossible, and the source asks for them "
+        f"({shown}): a Mac may answer otherwise than the software Metal. Give math='safe', the default, or 'relaxed'.",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+
+
+def _not_finite(text: str, name: str) -> Iterator[str]:
+    from .msl.signatures import numbered, without_comments  # for this warning alone
+
+    for file, number, line in numbered(without_comments(text), name):
+        for found in _NOT_FINITE.finditer(line):
+            if found["value"] or found["before"].strip() in _BEFORE_A_CALL:
+                yield f"{found['question'] or found['value']} in {file}:{number}"
 
 
 # ---- macros ----

@@ -17,10 +17,6 @@
 
 #define ERROR_INTERNAL 2 /* MTLLibraryErrorInternal */
 
-static const char *const math_names[] = {[SOFT_MATH_SAFE] = "safe",
-                                         [SOFT_MATH_RELAXED] = "relaxed",
-                                         [SOFT_MATH_FAST] = "fast"};
-
 static bool
 has_interpreter(void)
 {
@@ -181,23 +177,23 @@ end_turn(python_turn *turn)
 
 /* The answer about a library, or about one `function` of it, what take_answer makes of it. */
 static PyObject *
-ask_about(call_python_name name, const char *source, soft_math math, PyObject *function,
+ask_about(call_python_name name, const char *source, unsigned language, PyObject *function,
           soft_compile_error *error)
 {
-    PyObject *library = Py_BuildValue("(ss)", source, math_names[math]);
+    PyObject *library = Py_BuildValue("(sI)", source, language);
     PyObject *answer = library == NULL ? NULL : call_python(name, library, function);
     Py_XDECREF(library);
     return take_answer(answer, error);
 }
 
 static soft_functions *
-open_text(const char *source, soft_math math, soft_compile_error *error)
+open_text(const char *source, unsigned language, soft_compile_error *error)
 {
     python_turn turn;
     if (!begin_turn(&turn, error)) {
         return NULL;
     }
-    PyObject *list = ask_about(CALL_MSL_FUNCTIONS, source, math, NULL, error);
+    PyObject *list = ask_about(CALL_MSL_FUNCTIONS, source, language, NULL, error);
     soft_functions *functions = list == NULL ? NULL : read_functions(list);
     if (list != NULL && functions == NULL) {
         fail_by_exception(error);
@@ -223,7 +219,7 @@ make_constants(const soft_constant_value *values, size_t count)
 }
 
 static char *
-compile_text(const char *source, soft_math math, const char *function,
+compile_text(const char *source, unsigned language, const char *function,
              const soft_constant_value *values, size_t count, soft_compile_error *error)
 {
     python_turn turn;
@@ -234,7 +230,7 @@ compile_text(const char *source, soft_math math, const char *function,
     PyObject *asked = Py_BuildValue("(sNN)", function, make_constants(values, count),
                                     PyBool_FromLong(is_checked));
     PyObject *path = asked == NULL ? take_answer(NULL, error)
-                                   : ask_about(CALL_MSL_IMAGE, source, math, asked, error);
+                                   : ask_about(CALL_MSL_IMAGE, source, language, asked, error);
     const char *utf8 = path == NULL ? NULL : PyUnicode_AsUTF8(path);
     char *copy = utf8 == NULL ? NULL : strdup(utf8);
     if (path != NULL && copy == NULL) {

@@ -13,8 +13,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum { SOFT_MATH_SAFE, SOFT_MATH_RELAXED, SOFT_MATH_FAST } soft_math; /* MTLMathMode */
-
 /* ---- what a text holds ---- */
 
 typedef struct soft_constant_facts {
@@ -64,11 +62,12 @@ typedef struct soft_constant_value {
 
 #define SOFT_LINE_NBYTES 256
 
+/* `language` is an MTLLanguageVersion.  No function is told the math: all modes are one on a CPU. */
 typedef struct softmetal_compiler {
     /* What the text holds: owned (+1), or NULL with `*error` filled. */
-    soft_functions *(*open)(const char *source, soft_math math, soft_compile_error *error);
+    soft_functions *(*open)(const char *source, unsigned language, soft_compile_error *error);
     /* The path of an image of one function: malloc'ed, or NULL with `*error` filled. */
-    char *(*compile)(const char *source, soft_math math, const char *function,
+    char *(*compile)(const char *source, unsigned language, const char *function,
                      const soft_constant_value *values, size_t count,
                      soft_compile_error *error);
     /* Which line of the user's an instruction comes from: "file:line:column", of a long one the

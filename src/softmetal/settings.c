@@ -185,6 +185,13 @@ softmetal_reset(void)
 
 /* ---- the seed ---- */
 
+int
+soft_macos(void)
+{
+    static const int majors[] = {14, 15, 26, 27}; /* the words of SOFTMETAL_MACOS */
+    return majors[soft_settings_get(SOFT_MACOS)];
+}
+
 soft_seed_kind
 soft_seed_order(void)
 {

@@ -14,6 +14,7 @@
 #define SOFT_SETTING_LIST(X) \
     X(SOFT_DEVICES, "SOFTMETAL_DEVICES", "unified", NULL, read_devices) \
     X(SOFT_DEVICE_OBJECTS, "SOFTMETAL_DEVICE_OBJECTS", "one", "one|many", NULL) \
+    X(SOFT_MACOS, "SOFTMETAL_MACOS", "15", "14|15|26|27", NULL) \
     X(SOFT_DISCRETE, "SOFTMETAL_DISCRETE", "0", "0|1", NULL) \
     X(SOFT_MAX_BUFFER_LENGTH, "SOFTMETAL_MAX_BUFFER_LENGTH", "32G", NULL, read_size) \
     X(SOFT_MEMORY_LIMIT, "SOFTMETAL_MEMORY_LIMIT", "0", NULL, read_size) \
@@ -58,6 +59,8 @@ uint64_t soft_settings_get(soft_setting setting);
 /* Read the environment, unless that is done.  For what makes devices: the first call that
  * failure.h counts has to find the rules of SOFTMETAL_FAIL. */
 void soft_settings_read(void);
+
+int soft_macos(void); /* 14, 15, ...: the system that stands behind the software Metal */
 
 /* ---- SOFTMETAL_SEED orders what Metal leaves open ---- */
 

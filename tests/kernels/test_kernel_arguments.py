@@ -394,6 +394,60 @@ kernel void reverse(device float *x, threadgroup float *shared [[threadgroup(0)]
 )
 
 
+# ---- in which order ----
+
+SWAPPED = (
+    METAL
+    + """
+kernel void f(device float *out [[buffer(1)]], device float *x [[buffer(0)]], constant uint &unused [[buffer(2)]],
+              uint i [[thread_position_in_grid]]) { out[i] = x[i] + 1; }"""
+)
+
+
+def test_positional_arguments_are_in_the_order_of_the_signature():
+    """Whatever Metal lists: by index, or as the software Metal does, from the last one on."""
+    k = md.kernel(SWAPPED)
+    out, x = md.zeros(2), md.full(2, 5.0)
+    k(out, x, 0, n=2)
+    assert (out.tolist(), x.tolist()) == ([6, 6], [5, 5])
+    assert [(one.name, one.index) for one in k.arguments] == [("out", 1), ("x", 0), ("unused", 2)]
+    assert repr(k) == "<metal_dlpack.Kernel f(out, x, unused) on metal:0>"
+
+
+def test_an_argument_that_metal_does_not_list_takes_its_place(monkeypatch):
+    """A compiler may leave out what changes nothing: the call is the same, and nothing is bound."""
+    from metal_dlpack.msl import signatures
+
+    order, left_out = (
+        signatures.order,
+        "constant uint &unused [[buffer(2)]], threadgroup float *room [[threadgroup(0)]],",
+    )
+    monkeypatch.setattr(
+        signatures, "order", lambda text, asked: order(text.replace("uint i", f"{left_out} uint i"), asked)
+    )
+    k = md.kernel(SWAPPED.replace("constant uint &unused [[buffer(2)]],", ""))
+    assert [one.name for one in k.arguments] == ["out", "x"]
+    out, x, room = md.zeros(2), md.full(2, 5.0), {"room": 16}
+    k(out, x, 0, n=2, threadgroup_memory=room)
+    k(out, x, n=2, unused=object(), threadgroup_memory=room)
+    assert out.tolist() == [6, 6]
+    with pytest.raises(TypeError, match=r"f: missing 'unused' of \(out, x, unused\)"):
+        k(out, x, n=2, threadgroup_memory=room)
+    with pytest.raises(TypeError, match="'room' lies in threadgroup memory"):
+        k(out, x, 0, n=2)
+
+
+def test_a_signature_that_says_otherwise_than_metal_is_refused(monkeypatch):
+    from metal_dlpack.msl import signatures
+
+    order = signatures.order
+    monkeypatch.setattr(signatures, "order", lambda text, asked: order(text.replace("*x ", "*y "), asked))
+    with pytest.raises(
+        TypeError, match=r"Metal lists buffer 0 of 'f' as 'x', which the source's signature \(out, y, unused, i\)"
+    ):
+        md.kernel(SWAPPED)
+
+
 def test_threadgroup_memory_is_given_by_its_size():
     reverse = md.kernel(REVERSE)
     x = md.asarray([1.0, 2, 3])

@@ -9,7 +9,7 @@ from metal_dlpack import kernel_source
 
 
 def compose(source, include=None, name=None, defines=None):
-    return kernel_source.compose(source, (name, defines, include))
+    return kernel_source.compose(source, (name, defines, include, "safe"))
 
 
 @pytest.fixture

@@ -164,9 +164,96 @@ def test_ctrl_c_while_it_compiles_is_raised(monkeypatch):
     signal.signal(signal.SIGINT, previous)
 
 
+# ---- what is asked of Metal's compiler ----
+
+VERSION = METAL + "kernel void f(device float *x) { x[0] = __METAL_VERSION__; x[1] = BFLOAT; }"
+HAS_BFLOAT = "#ifdef __HAVE_BFLOAT__\n#define BFLOAT 1\n#else\n#define BFLOAT 0\n#endif\n"
+SETTERS = ("setMathMode:", "setMathFloatingPointFunctions:", "setFastMathEnabled:", "setLanguageVersion:")
+
+
+@pytest.fixture
+def told():
+    """What MTLCompileOptions is told, by setter, from now on."""
+    from objc_messages import replaced_methods
+
+    with replaced_methods("MTLCompileOptions", SETTERS) as calls:
+        yield calls
+
+
+@pytest.mark.needs_softmetal
+@pytest.mark.parametrize(("math", "mode", "precise"), [(None, 0, 1), ("safe", 0, 1), ("relaxed", 1, 0), ("fast", 2, 0)])
+def test_the_math_is_told_with_its_functions(told, metal_settings, math, mode, precise):
+    """Unless they are named the functions stay fast, whatever the mode is."""
+    options = {} if math is None else {"math": math}
+    md.Library(TWO, **options)
+    assert told == {"setMathMode:": mode, "setMathFloatingPointFunctions:": precise, "setLanguageVersion:": 0x30002}
+    told.clear()
+    metal_settings(macos=14)  # which has neither: one setter does both
+    md.Library(TWO, **options)
+    assert told == {"setFastMathEnabled:": mode == 2, "setLanguageVersion:": 0x30001}
+
+
+@pytest.mark.needs_softmetal
+@pytest.mark.parametrize(("macos", "version"), [(14, 310), (15, 320), (26, 400), (27, 410)])
+def test_the_language_is_the_newest_that_the_system_has(metal_settings, macos, version):
+    """Not that of the SDK which Python was built with: Metal's own choice."""
+    metal_settings(macos=macos)
+    assert run(md.kernel(HAS_BFLOAT + VERSION))[:2] == [version, 1]
+
+
+@pytest.mark.parametrize(("language", "version"), [("3.1", 310), ("3.0", 300), ("2.4", 240), (None, None)])
+def test_an_older_language_can_be_asked_for(language, version):
+    found, has_bfloat, *_ = run(md.kernel(HAS_BFLOAT + VERSION, language=language))
+    assert found == version or (version is None and found >= 310)
+    assert has_bfloat == (found >= 310)
+    assert run(md.Library(HAS_BFLOAT + VERSION, language=language)["f"])[0] == found
+
+
+@pytest.mark.needs_softmetal
+def test_a_language_that_the_system_has_not_is_refused(metal_settings):
+    metal_settings(macos=14)
+    with pytest.raises(
+        ValueError, match=r"Library: language '3\.2' is newer than this system's Metal has \(3\.1\); leave"
+    ):
+        md.Library(VERSION, language="3.2")
+    metal_settings(macos=27)
+    assert run(md.kernel(HAS_BFLOAT + VERSION, language="4.1"))[0] == 410
+
+
 @pytest.mark.parametrize("math", ["fast", "relaxed", "safe"])
 def test_each_math_compiles(math):
     assert run(md.kernel(METAL + "kernel void f(device float *x) { x[0] = exp(0.0f); }", math=math))[0] == 1
+
+
+ASKS = """
+bool isnan(int x) { return false; }  // isnan(x)
+kernel void f(device float *x) {
+    if (metal::isnan(x[0]) || !isinf(x[1])) {
+        x[0] = -INFINITY;
+    }
+    x[1] = numeric_limits<float>::infinity();
+    x[2] = fmax(x[1], 1.0f);
+    x[3] = select(NAN, 1.0f, isfinite(x[2]));
+}
+"""
+
+
+def test_fast_math_is_told_where_it_meets_nan_and_infinity():
+    with pytest.warns(RuntimeWarning) as warned:
+        md.Library(METAL + ASKS, math="fast", name="mine.metal")
+    (warning,) = warned
+    places = (
+        "isnan in mine.metal:6, isinf in mine.metal:6, INFINITY in mine.metal:7, infinity in mine.metal:9 and 2 more"
+    )
+    assert f"the source asks for them ({places}): " in str(warning.message)
+    assert warning.filename == __file__
+
+
+@pytest.mark.parametrize("math", ["safe", "relaxed"])
+def test_other_math_warns_of_nothing(math, recwarn):
+    md.Library(METAL + ASKS, math=math)
+    md.Library(TWO, math="fast")
+    assert not recwarn
 
 
 @pytest.mark.parametrize(
@@ -175,8 +262,11 @@ def test_each_math_compiles(math):
         ({"source": 1}, TypeError, "Library: source must be a str, not int"),
         ({"source": b"kernel"}, TypeError, "Library: source"),
         ({"source": "a\0b"}, ValueError, "null"),
-        ({"math": "quick"}, ValueError, "math must be 'fast', 'relaxed' or 'safe', not 'quick'"),
+        ({"math": "quick"}, ValueError, "math must be 'safe', 'relaxed' or 'fast', not 'quick'"),
         ({"math": 1}, TypeError, "math"),
+        ({"language": 3.1}, TypeError, "language"),
+        ({"language": "3.9"}, ValueError, "a version of Metal's from '2.0' to '4.1', such as '3.1', not '3.9'"),
+        ({"language": "3.10"}, ValueError, "not '3.10'"),
         ({"device": "metal:9"}, ValueError, "there is no device 'metal:9'"),
         ({"name": 1}, TypeError, "name must be a str, not int"),
         ({"name": 'a"b'}, ValueError, "has quotes"),

@@ -19,7 +19,7 @@ import metal_dlpack as md
 
 def ggml(file, kernel, **constants):
     folder, *others = kernel_sources.ggml_folders()
-    library = md.Library((folder / file).read_text(), include=(folder, *others), math="safe")
+    library = md.Library((folder / file).read_text(), include=(folder, *others))
     return library.kernel(kernel, constants=constants)
 
 

@@ -9,7 +9,7 @@ from own_kernels import Kernels, on_metal, random
 
 import metal_dlpack as md
 
-kernels = Kernels(math="safe")
+kernels = Kernels()
 
 
 # ---- reductions ----

@@ -24,7 +24,7 @@ def mlx(headers, *instances):
     paths = [f"mlx/backend/metal/kernels/{header}" for header in ("utils.h", *headers.split())]
     text = HEAD + "using namespace metal;\n" + "".join(f'#include "{path}"\n' for path in paths)
     text += "".join(f'instantiate_kernel("{name}", {kernel}, {types})\n' for name, kernel, types in instances)
-    return md.Library(text, include=(kernel_sources.mlx(),), math="safe")
+    return md.Library(text, include=(kernel_sources.mlx(),))
 
 
 # ---- one item, one result ----
@@ -337,7 +337,9 @@ def test_quantised_weights():
     assert np.mean(np.abs(back - x) / np.abs(scale).repeat(64, 1)) < 0.3
     out = md.zeros(x.shape, dtype="float32")
     library["dequantize"](packed, scales, biases, out, threads=(24 * 256, 1))
-    np.testing.assert_array_max_ulp(np.asarray(out), back, 4)
+    # A product and a sum, which Metal may round once or twice.
+    fused = (np.float64(codes) * scale[..., None] + bias[..., None]).astype("float32").reshape(x.shape)
+    assert ((np.asarray(out) == back) | (np.asarray(out) == fused)).all()
     vector, result = random(1).standard_normal(512, dtype="float32"), md.zeros(24, dtype="float32")
     nothing, zero = on_metal([1], "i4"), on_metal([0], "i8")
     library["multiply"](

@@ -16,7 +16,7 @@ TOLERANCE = 3e-6
 
 
 def kernel(text):
-    return md.kernel("#include <metal_stdlib>\n" + text, include=(kernel_sources.torch(),), math="safe")
+    return md.kernel("#include <metal_stdlib>\n" + text, include=(kernel_sources.torch(),))
 
 
 # ---- special_math.h ----

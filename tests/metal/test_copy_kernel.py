@@ -124,7 +124,7 @@ def test_the_compiled_kernel_does_what_its_text_does_as_c(kernels, log):
     from metal_dlpack.msl import open_library
 
     kernel = kernels[log]
-    library = ctypes.CDLL(open_library(kernel.source.decode(), "fast").compile(kernel.name.decode(), {}))
+    library = ctypes.CDLL(open_library(kernel.source.decode()).compile(kernel.name.decode(), {}))
     image = Image.in_dll(library, "softmetal_image")
     assert (image.abi, image.argument_count, image.has_syncs) == (1, 3, 0)
     chance = random.Random(log)

@@ -6,7 +6,11 @@ import kernel_sources
 import pytest
 import type_checks
 
+from metal_dlpack import kernel_source
+from metal_dlpack.msl import compiler, signatures
+from metal_dlpack.msl.kernels import KERNEL
 from metal_dlpack.msl.tokens import Tokens
+from metal_dlpack.msl.translation import Translation
 
 pytestmark = pytest.mark.needs_kernels
 
@@ -220,3 +224,43 @@ def where(tokens):
         if word.isidentifier() and not own.fullmatch(word):
             found.add((file, line, word))
     return found
+
+
+# ---- in which order a call gives arguments ----
+
+
+def listings(translation, kernel):
+    """What Metal may list, in the order of the compiler's parameters: with and without what constants take away."""
+    found = []
+    for one in translation._binders(kernel.declaration):
+        bound = re.search(r"softmetal::(buffer|threadgroup)<\(*\s*(\d*)", one.binder)
+        if bound:
+            found.append(((one.name, bound[1], int(bound[2] or len(found))), bool(one.condition)))
+    yield [binding for binding, _ in found]
+    yield [binding for binding, is_optional in found if not is_optional]
+
+
+def ordered(text, folders):
+    """How many listings come into the compiler's order by the text that nothing has preprocessed."""
+    text = kernel_source.compose(text, (None, None, folders, "safe"))
+    translation = Translation(compiler.find().preprocess(text))
+    count = 0
+    for name, kernel in translation.kernels.items():
+        if kernel.stage == KERNEL and id(kernel.declaration) not in translation._lacks:
+            for bindings in listings(translation, kernel):
+                places = signatures.order(text, (name, bindings[::-1]))
+                assert [place.name for place in places] == [binding[0] for binding in bindings], name
+                count += 1
+    return count
+
+
+def test_the_order_of_a_call_is_the_compilers():
+    """Of templates, host names, constants, and what macros make."""
+    folders = kernel_sources.ggml_folders()
+    texts = [(folders[0] / f"{name}.metal").read_text() for name in ("mul_mv", "norm", "rope")]
+    assert sum(ordered(text, folders) for text in texts) > 280
+    text = HEAD + "".join(f'#include "mlx/backend/metal/kernels/{name}.h"\n' for name in ("utils", "copy", "softmax"))
+    text += 'instantiate_kernel("a", copy_v, float, half)\ninstantiate_kernel("b", softmax_looped, float)\n'
+    assert ordered(text, (kernel_sources.mlx(),)) == 4
+    text = HEAD + TORCH + "REGISTER_UNARY_OP(erf, float, float); REGISTER_BINARY_OP(lt, half, bool);"
+    assert ordered(text, (kernel_sources.torch(),)) > 20

@@ -11,13 +11,13 @@
 /* ---- a compiler ---- */
 
 static int opened, compiled;
-static soft_math last_math;
+static unsigned last_language;
 
 static soft_functions *
-open_text(const char *source, soft_math math, soft_compile_error *error)
+open_text(const char *source, unsigned language, soft_compile_error *error)
 {
     opened++;
-    last_math = math;
+    last_language = language;
     if (strstr(source, "wrong") != NULL || strstr(source, "Ctrl-C") != NULL) {
         bool is_interrupt = strstr(source, "Ctrl-C") != NULL;
         *error =
@@ -38,11 +38,12 @@ open_text(const char *source, soft_math math, soft_compile_error *error)
 }
 
 static char *
-compile_text(const char *source, soft_math math, const char *function,
+compile_text(const char *source, unsigned language, const char *function,
              const soft_constant_value *values, size_t count, soft_compile_error *error)
 {
     compiled++;
-    (void)source, (void)math, (void)error;
+    (void)source, (void)error;
+    CHECK(language == last_language);
     if (strcmp(function, "add") == 0) {
         CHECK(count >= 1 && values[0].index == 7 && values[0].nbytes == 16);
         float by[4];
@@ -153,17 +154,52 @@ CASE(a_text_that_names_a_registered_kernel_is_not_compiled)
 
 CASE(the_options_choose_the_math)
 {
-    id<MTLDevice> device = open_device();
     MTLCompileOptions *options = [[[MTLCompileOptions alloc] init] autorelease];
     CHECK([options fastMathEnabled] && [options mathMode] == MTLMathModeFast);
-    open_library();
-    CHECK(last_math == SOFT_MATH_FAST);
-    [options setMathMode:MTLMathModeRelaxed];
-    [[device newLibraryWithSource:text_of("") options:options error:NULL] release];
-    CHECK(last_math == SOFT_MATH_RELAXED);
+    CHECK([options mathFloatingPointFunctions] == MTLMathFloatingPointFunctionsFast);
+    [options setMathMode:MTLMathModeSafe];
+    CHECK(![options fastMathEnabled]);
+    CHECK([options mathFloatingPointFunctions] == MTLMathFloatingPointFunctionsFast);
+    [options setFastMathEnabled:YES];
     [options setFastMathEnabled:NO];
+    CHECK([options mathMode] == MTLMathModeSafe);
+    CHECK([options mathFloatingPointFunctions] == MTLMathFloatingPointFunctionsPrecise);
+    [options setMathMode:MTLMathModeRelaxed];
+    [options setMathFloatingPointFunctions:MTLMathFloatingPointFunctionsFast];
+    CHECK([options mathMode] == MTLMathModeRelaxed && ![options fastMathEnabled]);
+    CHECK([options mathFloatingPointFunctions] == MTLMathFloatingPointFunctionsFast);
+}
+
+CASE(the_options_choose_the_language)
+{
+    id<MTLDevice> device = open_device();
+    MTLCompileOptions *options = [[[MTLCompileOptions alloc] init] autorelease];
+    open_library();
+    CHECK(last_language == MTLLanguageVersion3_0); /* as for a program of an old SDK */
+    CHECK([options languageVersion] == MTLLanguageVersion3_0);
+    [options setLanguageVersion:MTLLanguageVersion3_2];
     [[device newLibraryWithSource:text_of("") options:options error:NULL] release];
-    CHECK(last_math == SOFT_MATH_SAFE);
+    CHECK(last_language == MTLLanguageVersion3_2);
+}
+
+CASE(the_system_decides_what_the_options_have)
+{
+    static const struct {
+        const char *macos;
+        NSInteger major;
+    } systems[] = {{"14", 14}, {"15", 15}, {"26", 26}, {"27", 27}};
+    MTLCompileOptions *options = [[[MTLCompileOptions alloc] init] autorelease];
+    for (size_t i = 0; i < 4; i++) {
+        CHECK(softmetal_set("SOFTMETAL_MACOS", systems[i].macos) == 0);
+        NSOperatingSystemVersion version = [[NSProcessInfo processInfo] operatingSystemVersion];
+        CHECK(version.majorVersion == systems[i].major && version.minorVersion == 0);
+        BOOL is_there = systems[i].major >= 15;
+        CHECK([options respondsToSelector:@selector(setMathMode:)] == is_there);
+        CHECK([options respondsToSelector:@selector(setMathFloatingPointFunctions:)] ==
+              is_there);
+        CHECK([options respondsToSelector:@selector(setFastMathEnabled:)]);
+    }
+    CHECK(softmetal_set("SOFTMETAL_MACOS", "16") < 0);
 }
 
 CASE(a_function_constant_needs_a_value_of_its_type)
@@ -204,10 +240,11 @@ CASE(a_pipeline_tells_what_its_arguments_are)
     CHECK([device maxThreadgroupMemoryLength] == 32768);
     [pipeline release]; /* the reflection needs it no more */
     CHECK([[reflection bindings] count] == 2);
-    id<MTLThreadgroupBinding> shared = [[reflection bindings] objectAtIndex:0];
+    /* in another order than the signature's: no page promises one */
+    id<MTLThreadgroupBinding> shared = [[reflection bindings] objectAtIndex:1];
     CHECK([shared type] == MTLBindingTypeThreadgroupMemory && [shared index] == 3);
     CHECK([shared threadgroupMemoryAlignment] == 4 && [shared threadgroupMemoryDataSize] == 4);
-    id<MTLBufferBinding> out = [[reflection bindings] objectAtIndex:1];
+    id<MTLBufferBinding> out = [[reflection bindings] objectAtIndex:0];
     CHECK([[out name] isEqual:text_of("out")] && [out isUsed]);
     CHECK([out type] == MTLBindingTypeBuffer && [out access] == MTLBindingAccessReadWrite);
     CHECK([out bufferDataType] == MTLDataTypeUInt && [out bufferDataSize] == 4);

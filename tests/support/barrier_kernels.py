@@ -44,7 +44,7 @@ class Case:
 
         def make_changed(source: str, include=None, **options: object) -> md.Library:
             nonlocal count
-            source = kernel_source.compose(source, (None, None, include))
+            source = kernel_source.compose(source, (None, None, include, "safe"))
             found = self.barriers(source)
             count = max(count, len(found))
             if found and barrier is not None:

@@ -38,6 +38,42 @@ def send(receiver, selector: str, *arguments, result=ctypes.c_void_p):
 
 
 @contextlib.contextmanager
+def replaced_methods(name: str, selectors):
+    """A dict of what setters of one number are told, by selector; GNU's runtime.  What they did is done too."""
+    told = {}
+    for function in (
+        libobjc.class_getInstanceMethod,
+        libobjc.method_getImplementation,
+        libobjc.method_setImplementation,
+    ):
+        function.restype, function.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_void_p]
+    libobjc.method_getImplementation.argtypes = [ctypes.c_void_p]
+    kind, was = libobjc.objc_getClass(name.encode()), []
+
+    def replace(selector):
+        # A BOOL and an NSInteger come in the same register; of a BOOL only the low byte is sure.
+        setter = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_long)
+        method = libobjc.class_getInstanceMethod(kind, libobjc.sel_registerName(selector.encode()))
+        before = libobjc.method_getImplementation(method)
+
+        def tell(receiver, name, value):
+            told[selector] = value & 0xFF if selector == "setFastMathEnabled:" else value
+            setter(before)(receiver, name, value)
+
+        instead = setter(tell)
+        libobjc.method_setImplementation(method, ctypes.cast(instead, ctypes.c_void_p))
+        was.append((method, before, instead))
+
+    for selector in selectors:
+        replace(selector)
+    try:
+        yield told
+    finally:
+        for method, before, _ in was:
+            libobjc.method_setImplementation(method, before)
+
+
+@contextlib.contextmanager
 def pool():
     made = send(send(libobjc.objc_getClass(b"NSAutoreleasePool"), "alloc"), "init")
     try:

@@ -26,12 +26,11 @@ def random(seed=0):
 class Kernels:
     """The kernels of one file: the compiler reads them once."""
 
-    math: str = "fast"
     sources: dict[str, str] = field(default_factory=dict)
 
     @cached_property
     def library(self) -> md.Library:
-        return md.Library(METAL + EXACT + "\n".join(self.sources.values()), math=self.math)
+        return md.Library(METAL + EXACT + "\n".join(self.sources.values()))
 
     def case(self, source: str):
         """The function below becomes a test of this kernel, which it gets."""

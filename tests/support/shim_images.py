@@ -61,7 +61,7 @@ class Program:
         inputs: Mapping[str, Input],
         before: str = "",
     ) -> None:
-        self.path = shim.image(program(expressions, result, inputs, before), math="safe")
+        self.path = shim.image(program(expressions, result, inputs, before))
         self.names = list(expressions)
         self.count = max(len(values) for _, values in inputs.values())
         self.out = np.zeros((len(self.names), self.count), dtype)
@@ -82,14 +82,14 @@ class Shim:
     def __init__(self, clang: Compiler) -> None:
         self.clang = clang
 
-    def image(self, text: str, *, math: str = "fast", checked: bool = False) -> Path:
+    def image(self, text: str, *, checked: bool = False) -> Path:
         """The image of a translated text; the cache of kernels keeps it for the next run."""
-        key = [*self.clang.key_parts(math=math, checked=checked), text]
-        return cache.made(key, ".so", lambda path: self.clang.build(text, path, math=math, checked=checked))
+        key = [*self.clang.key_parts(checked=checked), text]
+        return cache.made(key, ".so", lambda path: self.clang.build(text, path, checked=checked))
 
     def command(self, *more: str) -> list[str]:
         """The compiler's command for what comes on its standard input, with no precompiled header."""
-        chosen = [*flags.ALONE, *flags.LANGUAGE, *flags.MATH["fast"], *flags.machine_flags()]
+        chosen = [*flags.ALONE, *flags.LANGUAGE, *flags.machine_flags()]
         shim = [f"-I{flags.INCLUDE}", "-include", str(flags.SHIM)]
         return [
             *self.clang.command,

@@ -22,7 +22,7 @@ AT_ONCE = 256
 
 def translated(source: str, folders=()) -> Translation:
     found = compiler.find()
-    return Translation(found.preprocess(kernel_source.compose(source, (None, None, folders))))
+    return Translation(found.preprocess(kernel_source.compose(source, (None, None, folders, "safe"))))
 
 
 def refused(translation: Translation, names: list[str]) -> dict[str, str]:

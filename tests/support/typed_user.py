@@ -224,7 +224,7 @@ kernel void scale(device float *x, constant float &by, uint i [[thread_position_
 def use_kernels(library: md.Library, kernel: md.Kernel, argument: md.Argument) -> None:
     x = md.ones(8)
     library = md.Library(
-        SOURCE, name="scale.metal", defines={"N": 1, "F": 0.5, "S": "x"}, include=Path("."), math="safe"
+        SOURCE, name="scale.metal", defines={"N": 1, "F": 0.5, "S": "x"}, include=Path("."), math="safe", language="3.1"
     )
     assert_type((library.name, library.device, library.kernels), tuple[str, md.Device, tuple[str, ...]])
     kernel = library.kernel("scale", {"STEP": 2})

@@ -1,6 +1,6 @@
 """Metal kernels without a Mac: the Metal Shading Language, translated to C++ and compiled by clang.
 
-`open_library(source, math)` reads a source; `Library.functions` are its kernels, `Library.compile(name, constants)`
+`open_library(source, version)` reads a source; `Library.functions` are its kernels, `Library.compile(name, constants)`
 makes an image that the software Metal runs.  Imported when a kernel is made, and not before.
 """
 

@@ -26,12 +26,12 @@ from .flags import (
     INLINED,
     LANGUAGE,
     LINK,
-    MACROS,
-    MATH,
+    NEWEST_VERSION,
     QUIET,
     SHIM,
     kind_flags,
     machine_flags,
+    macros_of,
     shim_hash,
     translator_hash,
 )
@@ -50,12 +50,12 @@ class Compiler:
     def __init__(self, command: tuple[str, ...], version: int, identity: str) -> None:
         self.command, self.version, self.identity = command, version, identity
 
-    def preprocess(self, text: str) -> str:
+    def preprocess(self, text: str, version: int = NEWEST_VERSION) -> str:
         """Return the text with its directives done, and a `#line N "file"` wherever the numbering jumps.
 
         Raises SourceError, for example for a file that is included but not there.
         """
-        macros = [f"-D{macro}={value}" for macro, value in MACROS.items()]
+        macros = [f"-D{macro}={value}" for macro, value in macros_of(version).items()]
         flags = [*ALONE, *QUIET, "-undef", "-std=c++14", *macros, f"-I{EMPTY}", f"-ivfsoverlay{HEADERS}", "-E"]
         key = ["preprocessed", self.identity, *flags, shim_hash(), translator_hash(), text]
         remembered = cache.read(key)
@@ -71,14 +71,12 @@ class Compiler:
 
         source: the user's text, whose lines the errors show; without it they show the translated lines.
         """
-        self._compile([*self._precompiled("safe", False), "-fsyntax-only", "-x", "c++", "-"], cpp_text, source)
+        self._compile([*self._precompiled(False), "-fsyntax-only", "-x", "c++", "-"], cpp_text, source)
 
-    def build(
-        self, cpp_text: str, out: Path, *, math: str = "fast", checked: bool = False, source: str | None = None
-    ) -> None:
+    def build(self, cpp_text: str, out: Path, *, checked: bool = False, source: str | None = None) -> None:
         """Write an image for softmetal to `out`, an absolute path.  Raises SourceError as `check` does."""
         compiled, kind = out.with_suffix(".o"), ["-S", "-emit-llvm"] if checked else ["-c"]
-        flags = self._precompiled(math, checked)
+        flags = self._precompiled(checked)
         try:
             self._compile([*flags, *kind, "-o", str(compiled), "-x", "c++", "-"], cpp_text, source)
             if checked:
@@ -87,22 +85,22 @@ class Compiler:
         finally:
             compiled.unlink(missing_ok=True)
 
-    def key_parts(self, *, math: str, checked: bool) -> list[str]:
+    def key_parts(self, *, checked: bool) -> list[str]:
         """What an image depends on beside its source: compiler, flags, shim."""
-        return [self.identity, *self._flags(math, checked), *LINK, str(INCLUDE), shim_hash()]
+        return [self.identity, *self._flags(checked), *LINK, str(INCLUDE), shim_hash()]
 
-    def _flags(self, math: str, checked: bool) -> list[str]:
+    def _flags(self, checked: bool) -> list[str]:
         kind = kind_flags(self.version, checked)
-        return [*ALONE, *QUIET, *LANGUAGE, *MATH[math], *machine_flags(), *kind, f"-I{INCLUDE}"]
+        return [*ALONE, *QUIET, *LANGUAGE, *machine_flags(), *kind, f"-I{INCLUDE}"]
 
-    def _precompiled(self, math: str, checked: bool) -> list[str]:
+    def _precompiled(self, checked: bool) -> list[str]:
         """Flags with the shim included, from a precompiled header that the cache keeps."""
-        flags = self._flags(math, checked)
+        flags = self._flags(checked)
 
         def precompile(path: Path) -> None:
             self._run([*flags, "-x", "c++-header", str(SHIM), "-o", str(path)])
 
-        header = cache.made([*self.key_parts(math=math, checked=checked), "shim"], ".pch", precompile)
+        header = cache.made([*self.key_parts(checked=checked), "shim"], ".pch", precompile)
         return [*flags, "-include-pch", str(header)]
 
     def _add_checks(self, compiled: Path) -> None:
@@ -121,7 +119,7 @@ class Compiler:
             # LLVM's wrapper says where the code ends: what the cache writes behind it is not read
             path.write_bytes(b"".join(n.to_bytes(4, "little") for n in (0x0B17C0DE, 0, 20, len(code), 0)) + code)
 
-        key = [*self.key_parts(math="safe", checked=True), *flags, "checked"]
+        key = [*self.key_parts(checked=True), *flags, "checked"]
         answers = cache.made(key, ".bc", compile_answers)
         linked = ["-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(answers)]
         self._run([*flags, *linked, "-fPIC", "-c", "-o", str(compiled), "-x", "ir", str(compiled)])
@@ -316,19 +314,13 @@ def _of_the_user(preprocessed: str, text: str) -> str:
     return "".join(kept)
 
 
-#: SPEC Metal Shading Language Specification 3.2, 1.6.3: pragmas of floating-point arithmetic.
-_CONTRACTS = {
-    "contract(off)": "off",
-    "contract(on)": "on",
-    "contract(fast)": "fast",
-    "math_mode(safe)": "off",
-    "math_mode(relaxed)": "fast",
-    "math_mode(fast)": "fast",
-}
+#: SPEC Metal Shading Language Specification 3.2, 1.6.3: pragmas of floating-point arithmetic.  That of the math mode is
+#: left: every mode contracts.
+_CONTRACTS = {"contract(off)", "contract(on)", "contract(fast)"}
 
 
 def _pragma_of_clang(line: str) -> str:
-    """Metal's pragma as clang spells it; it rules the user's own operators, not those of the shim's vectors."""
+    """Metal's pragma as clang spells it; contraction.py does the same for vectors."""
     words = line.split(maxsplit=3)
-    contract = _CONTRACTS.get("".join(words[3].split())) if len(words) == 4 and words[2] == "fp" else None
-    return line if contract is None else f"#pragma clang fp contract({contract})\n"
+    contract = "".join(words[3].split()) if len(words) == 4 and words[2] == "fp" else ""
+    return f"#pragma clang fp {contract}\n" if contract in _CONTRACTS else line

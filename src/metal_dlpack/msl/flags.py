@@ -21,18 +21,27 @@ SHIM = INCLUDE / "softmetal.h"
 #: Answers what a checked kernel calls; compiled apart, because it must not be checked itself, and then inlined.
 CHECKED = INCLUDE / "softmetal_checked.cpp"
 
+#: Of the language, as __METAL_VERSION__ says it: what the shim was written for.
+NEWEST_VERSION = 320
+_WITH_BFLOAT = 310
+
 #: SPEC Metal Shading Language Specification 3.2, 1.5.5 Preprocessor compiler options: what Metal's compiler predefines.
-MACROS = {
+_MACROS = {
     "__METAL__": "1",
-    "__METAL_VERSION__": "320",
     "__METAL_MACOS__": "1",
-    "__HAVE_BFLOAT__": "1",
     "__AIR64__": "1",
     "__APPLE__": "1",
     "__MACH__": "1",
     "__LP64__": "1",
     "__clang__": "1",
 }
+
+
+def macros_of(version: int) -> dict[str, str]:
+    """Return the macros of a version of the language."""
+    bfloat = {"__HAVE_BFLOAT__": "1"} if version >= _WITH_BFLOAT else {}
+    return {**_MACROS, "__METAL_VERSION__": str(version), **bfloat}
+
 
 QUIET = [
     "-w",  # what is an error by default stays one, but:
@@ -68,14 +77,11 @@ LANGUAGE = [
     "-fno-pch-timestamp",
     "-Xclang",
     "-fconvergent-functions",  # a user's function may wait: two calls in two branches are not one
+    # On a Mac a product and a sum become one operation in every mode of mathematics, safe too, unless the source's
+    # pragma forbids it.  What fast allows besides is not taken: NaN and infinity stay what they are.
+    "-Xclang",
+    "-ffp-contract=fast-honor-pragmas",
 ]
-#: Of what a Mac's fast and relaxed allow: a product and a sum become one operation.  NaN and infinity stay what they
-#: are: a GPU gives them too, and kernels mask with -INFINITY.
-MATH = {
-    "fast": ["-Xclang", "-ffp-contract=fast-honor-pragmas"],
-    "relaxed": ["-Xclang", "-ffp-contract=fast-honor-pragmas"],
-    "safe": ["-ffp-contract=off"],
-}
 _PLAIN = ["-O2"]
 #: Of what two branches do alike the compiler makes one: it would have no line, or the wrong one.
 _APART = [

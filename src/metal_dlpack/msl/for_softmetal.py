@@ -1,7 +1,7 @@
 """What the software Metal asks of the compiler: plain values in and out, so that its C knows no class of this package.
 
-A library is its source and its mode of arithmetic.  C keeps those two and hands them over again for each kernel; what
-was translated last is remembered here.
+A library is its source and its version of the language.  C keeps those two and hands them over again for each kernel;
+what was translated last is remembered here.
 """
 
 from collections.abc import Callable
@@ -16,8 +16,9 @@ _TYPES = {"vertex": 1, "fragment": 2, "kernel": 3, "visible": 5, "intersection":
 
 
 @lru_cache(maxsize=16)
-def _library(source: str, math: str) -> msl.Library:
-    return msl.open_library(source, math)
+def _library(source: str, language: int) -> msl.Library:
+    major, minor = divmod(language, 1 << 16)  # MTLLanguageVersion
+    return msl.open_library(source, 100 * major + 10 * minor)
 
 
 def _answer(ask: Callable[[], object]) -> tuple[int, object]:
@@ -32,15 +33,15 @@ def _answer(ask: Callable[[], object]) -> tuple[int, object]:
         return INTERNAL, str(error)
 
 
-def functions(library: tuple[str, str]) -> tuple[int, object]:
-    """The functions of (source, math), in its order: (name, type, [(constant, type, index, is_required), ...]) each."""
+def functions(library: tuple[str, int]) -> tuple[int, object]:
+    """The functions of (source, language), in its order: (name, type, [(constant, type, index, is_required), ...]) each."""
     return _answer(
         lambda: [(one.name, _TYPES[one.stage], list(one.constants)) for one in _library(*library).functions.values()]
     )
 
 
-def image(library: tuple[str, str], function: tuple[str, list[tuple[int, bytes]], bool]) -> tuple[int, object]:
-    """The path of the image of (name, (index, value) of each constant, is it checked), of (source, math)."""
+def image(library: tuple[str, int], function: tuple[str, list[tuple[int, bytes]], bool]) -> tuple[int, object]:
+    """The path of the image of (name, (index, value) of each constant, is it checked), of (source, language)."""
     name, constants, checked = function
     return _answer(lambda: _library(*library).compile(name, dict(constants), checked=checked))
 

@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from . import cache, compiler
 from .errors import PROGRAM, SourceError, Undefined
-from .flags import translator_hash
+from .flags import NEWEST_VERSION, translator_hash
 
 if TYPE_CHECKING:
     from .kernels import Kernel
     from .translation import Translation
-
-MATHS = ("fast", "relaxed", "safe")
 
 # The translator is imported when a source is translated: one that the cache knows never is.
 
@@ -43,9 +41,9 @@ class Function(NamedTuple):
 class Library:
     """What `open_library` returns.  Any thread may use it."""
 
-    def __init__(self, source: str, math: str, functions: list[Function], translation: Translation | None):
+    def __init__(self, source: str, version: int, functions: list[Function], translation: Translation | None):
         self._source = source
-        self._math = math
+        self._version = version
         self._translation = translation  # None: not yet
         self._lock = threading.Lock()
         self.functions = {function.name: function for function in functions}
@@ -62,7 +60,8 @@ class Library:
         values = [part for index in sorted(constants) for part in (str(index), constants[index])]
         path = cache.made(
             [
-                *found.key_parts(math=self._math, checked=is_checked),
+                *found.key_parts(checked=is_checked),
+                str(self._version),
                 translator_hash(),
                 self._source,
                 function.name,
@@ -78,7 +77,7 @@ class Library:
     ) -> None:
         text = self._kernel_text(*kernel)
         try:
-            found.build(text, out, math=self._math, checked=is_checked, source=self._source)
+            found.build(text, out, checked=is_checked, source=self._source)
         except Undefined as error:
             assert self._translation is not None
             with _lines_of_the_user(self._source):
@@ -87,24 +86,22 @@ class Library:
     def _kernel_text(self, name: str, constants: Mapping[int, bytes]) -> str:
         with self._lock:
             if self._translation is None:
-                self._translation = _translated(compiler.find(), self._source)
+                self._translation = _translated(compiler.find(), self._source, self._version)
             with _lines_of_the_user(self._source):
                 return self._translation.kernel_text(name, constants)
 
 
-def open_library(source: str, math: str = "fast") -> Library:
+def open_library(source: str, version: int = NEWEST_VERSION) -> Library:
     """Read a source: preprocess it, find its kernels, and check all that is no template.
 
-    math: "fast", "relaxed" or "safe", as MTLMathMode.  Raises SourceError, CompilerNotFound.
+    version: of the language, as __METAL_VERSION__ says it.  Raises SourceError, CompilerNotFound.
     """
-    if math not in MATHS:
-        raise ValueError(f"math is one of {', '.join(MATHS)}, not {math!r}.")
     found = compiler.find()
-    key = ["library", *found.key_parts(math="safe", checked=False), translator_hash(), source]
+    key = ["library", *found.key_parts(checked=False), str(version), translator_hash(), source]
     remembered = cache.read(key)
     if remembered is not None:
-        return Library(source, math, _from_json(remembered), None)
-    translation = _translated(found, source)
+        return Library(source, version, _from_json(remembered), None)
+    translation = _translated(found, source, version)
     with _lines_of_the_user(source):
         checked = translation.checked_text()
     found.check(checked, source)
@@ -113,7 +110,7 @@ def open_library(source: str, math: str = "fast") -> Library:
             Function(name, one.stage, tuple(_constants(translation, one))) for name, one in translation.kernels.items()
         ]
     cache.write(key, json.dumps(functions).encode())
-    return Library(source, math, functions, translation)
+    return Library(source, version, functions, translation)
 
 
 def _constants(translation: Translation, kernel: Kernel) -> Iterator[Constant]:
@@ -128,11 +125,11 @@ def _from_json(text: bytes) -> list[Function]:
     ]
 
 
-def _translated(found: compiler.Compiler, source: str) -> Translation:
+def _translated(found: compiler.Compiler, source: str, version: int) -> Translation:
     from .tokens import Unbalanced
     from .translation import Translation
 
-    preprocessed = found.preprocess(source)
+    preprocessed = found.preprocess(source, version)
     try:
         with _lines_of_the_user(source):
             return Translation(preprocessed)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from .errors import PROGRAM
 
-_TOKEN = re.compile(
+TOKEN = re.compile(
     r"""
     ((?:\s++|^\#[^\n]*+)*+)                      # the gap
     ( (?:[^\W\d]|\$)\w*+
@@ -41,7 +41,7 @@ class Tokens:
     @classmethod
     def of(cls, text: str) -> Tokens:
         """Raises Unbalanced."""
-        gaps, words = (list(column) for column in zip(*_TOKEN.findall(text), strict=True))
+        gaps, words = (list(column) for column in zip(*TOKEN.findall(text), strict=True))
         return cls(words, gaps, _partners(words))
 
     def copy(self) -> Tokens:

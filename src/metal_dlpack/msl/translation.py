@@ -11,6 +11,7 @@ from . import (
     address_spaces,
     attributes,
     conditionals,
+    contraction,
     declarations,
     declarators,
     function_constants,
@@ -222,6 +223,7 @@ class Translation:
         swizzles.rewrite(tokens, stay)
         address_spaces.erase(tokens, stay)
         threadgroup_variables.rewrite(tokens, [one for one in self._variables if tokens.words[one.end]])
+        contraction.rewrite(tokens, stay)
         tokens.gaps = [_PRAGMA.sub("", gap) if "#pragma" in gap else gap for gap in tokens.gaps]
         return tokens
 

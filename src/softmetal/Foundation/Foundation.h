@@ -125,6 +125,17 @@ NSMakeRange(NSUInteger location, NSUInteger length)
 - (id)objectAtIndex:(NSUInteger)index;
 @end
 
+typedef struct {
+    NSInteger majorVersion;
+    NSInteger minorVersion;
+    NSInteger patchVersion;
+} NSOperatingSystemVersion;
+
+@interface NSProcessInfo : NSObject
++ (NSProcessInfo *)processInfo;
+@property(readonly) NSOperatingSystemVersion operatingSystemVersion; /* SOFTMETAL_MACOS */
+@end
+
 @interface NSEnumerator : NSObject {
   @private
     NSArray *_array; /* owned (+1) */

@@ -183,14 +183,22 @@ typedef NS_ENUM(NSInteger, MTLMathMode) {
     MTLMathModeFast = 2,
 };
 
-/* Without a word, math is fast. */
+typedef NS_ENUM(NSInteger, MTLMathFloatingPointFunctions) {
+    MTLMathFloatingPointFunctionsFast = 0,
+    MTLMathFloatingPointFunctionsPrecise = 1,
+};
+
+/* Without a word, math and its functions are fast, and the language is that of the SDK which the
+ * program was built with: here an old one, so that nobody relies on it. */
 @interface MTLCompileOptions : NSObject {
   @private
     MTLLanguageVersion _languageVersion;
     MTLMathMode _mathMode;
+    MTLMathFloatingPointFunctions _mathFloatingPointFunctions;
 }
-@property(readwrite, nonatomic) BOOL fastMathEnabled;
+@property(readwrite, nonatomic) BOOL fastMathEnabled; /* the two below at once */
 @property(readwrite, nonatomic) MTLMathMode mathMode;
+@property(readwrite, nonatomic) MTLMathFloatingPointFunctions mathFloatingPointFunctions;
 @property(readwrite, nonatomic) MTLLanguageVersion languageVersion;
 @end
 

@@ -8,6 +8,8 @@
  */
 #import "softmetal/apple/objects.h"
 
+#include <objc/runtime.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +17,7 @@
 #include "softmetal/call_site.h"
 #include "softmetal/compiler.h"
 #include "softmetal/host.h"
+#include "softmetal/settings.h"
 #include "softmetal/validation.h"
 
 void
@@ -45,7 +48,8 @@ take_error(NSError **error, soft_compile_error *failure)
 {
     self = [super init];
     _mathMode = MTLMathModeFast;
-    _languageVersion = MTLLanguageVersion3_2;
+    _mathFloatingPointFunctions = MTLMathFloatingPointFunctionsFast;
+    _languageVersion = SOFT_DEFAULT_LANGUAGE;
     return self;
 }
 
@@ -57,14 +61,31 @@ take_error(NSError **error, soft_compile_error *failure)
 - (void)setFastMathEnabled:(BOOL)fastMathEnabled
 {
     _mathMode = fastMathEnabled ? MTLMathModeFast : MTLMathModeSafe;
+    _mathFloatingPointFunctions = fastMathEnabled ? MTLMathFloatingPointFunctionsFast
+                                                  : MTLMathFloatingPointFunctionsPrecise;
 }
 
-@synthesize mathMode = _mathMode, languageVersion = _languageVersion;
+/* What macOS 15 brought is not there in 14. */
+- (BOOL)respondsToSelector:(SEL)aSelector
+{
+    bool is_of_15 = sel_isEqual(aSelector, @selector(setMathMode:)) ||
+                    sel_isEqual(aSelector, @selector(setMathFloatingPointFunctions:));
+    bool is_there = !is_of_15 || soft_macos() >= 15;
+    return is_there && [super respondsToSelector:aSelector];
+}
+
+@synthesize mathMode = _mathMode, mathFloatingPointFunctions = _mathFloatingPointFunctions,
+            languageVersion = _languageVersion;
 
 /* Not synthesized: GCC warns of those that it makes. */
 - (void)setMathMode:(MTLMathMode)mathMode
 {
     _mathMode = mathMode;
+}
+
+- (void)setMathFloatingPointFunctions:(MTLMathFloatingPointFunctions)functions
+{
+    _mathFloatingPointFunctions = functions;
 }
 
 - (void)setLanguageVersion:(MTLLanguageVersion)languageVersion
@@ -148,11 +169,11 @@ take_error(NSError **error, soft_compile_error *failure)
 
 - (instancetype)initWithDevice:(SoftMetalDevice *)device
                         source:(NSString *)source
-                          math:(MTLMathMode)math
+                      language:(MTLLanguageVersion)language
 {
     self = [super init];
     _device = [device retain];
-    _math = (soft_math)math;
+    _language = (unsigned)language;
     _source = strdup([source UTF8String]);
     if (_source == NULL) {
         [self release];
@@ -168,7 +189,7 @@ take_error(NSError **error, soft_compile_error *failure)
     if (_compiler == NULL || soft_kernel_is_named_in(_source)) {
         return YES;
     }
-    _functions = _compiler->open(_source, _math, &failure);
+    _functions = _compiler->open(_source, _language, &failure);
     if (_functions == NULL) {
         take_error(error, &failure);
     }
@@ -360,9 +381,10 @@ are_values_good(const soft_function_facts *facts, const soft_constant_list *list
 {
     soft_compile_error failure = {0, NULL};
     char text[512] = "";
-    char *path = _library->_compiler->compile(_library->_source, _library->_math, _facts->name,
-                                              _values == NULL ? NULL : _values->values,
-                                              _values == NULL ? 0 : _values->count, &failure);
+    char *path =
+        _library->_compiler->compile(_library->_source, _library->_language, _facts->name,
+                                     _values == NULL ? NULL : _values->values,
+                                     _values == NULL ? 0 : _values->count, &failure);
     if (path == NULL) {
         take_error(error, &failure);
         return NULL;

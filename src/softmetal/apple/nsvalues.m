@@ -1,4 +1,4 @@
-/* nsvalues.m: NSString, NSError, NSArray, NSDictionary, and the error domains of Metal.
+/* nsvalues.m: NSString, NSError, NSArray, NSDictionary, NSProcessInfo, and the error domains of Metal.
  *
  * Owns:    the bytes of each string, held as UTF-8; the members of an array, each +1.
  * Threads: any; nothing here changes once made.
@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "softmetal/host.h"
+#include "softmetal/settings.h"
 #include "softmetal/validation.h"
 
 @implementation NSString
@@ -192,6 +193,21 @@ NSErrorDomain const MTLLibraryErrorDomain = (NSString *)&library_storage;
         abort(); /* Foundation raises NSRangeException */
     }
     return _objects[index];
+}
+
+@end
+
+@implementation NSProcessInfo
+
+/* Apple's is one object for ever. */
++ (NSProcessInfo *)processInfo
+{
+    return [[[self alloc] init] autorelease];
+}
+
+- (NSOperatingSystemVersion)operatingSystemVersion
+{
+    return (NSOperatingSystemVersion){soft_macos(), 0, 0};
 }
 
 @end

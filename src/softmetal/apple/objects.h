@@ -35,6 +35,9 @@
 - (instancetype)initWithObjects:(id *)objects forKeys:(NSString **)keys count:(NSUInteger)count;
 @end
 
+/* Where no options name one: as for a program that was built with an old SDK. */
+#define SOFT_DEFAULT_LANGUAGE MTLLanguageVersion3_0
+
 /* Volatile or empty: a command buffer may not name it. */
 static inline BOOL
 soft_storage_may_be_empty(const soft_storage *storage)
@@ -201,15 +204,15 @@ typedef struct soft_constant_list {
 
 @interface SoftMetalLibrary : SoftMetalLabelled <MTLLibrary> {
   @public
-    SoftMetalDevice *_device; /* owned (+1) */
-    char *_source;            /* owned */
-    soft_math _math;
+    SoftMetalDevice *_device;            /* owned (+1) */
+    char *_source;                       /* owned */
+    unsigned _language;                  /* MTLLanguageVersion */
     const softmetal_compiler *_compiler; /* which opened it; borrowed for ever */
     soft_functions *_functions;          /* owned; NULL: its kernels are registered ones */
 }
 - (instancetype)initWithDevice:(SoftMetalDevice *)device
                         source:(NSString *)source
-                          math:(MTLMathMode)math;
+                      language:(MTLLanguageVersion)language;
 /* Compile it, if that is to be done; NO with an error. */
 - (BOOL)open:(NSError **)error;
 @end

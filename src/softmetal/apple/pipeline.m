@@ -105,8 +105,9 @@
     if (bindings == NULL) {
         soft_end_without_memory("a kernel's arguments");
     }
-    for (size_t i = 0; i < count; i++) {
-        bindings[i] = [[SoftMetalBinding alloc] initWithImage:image facts:&facts->arguments[i]];
+    for (size_t i = 0; i < count; i++) { /* from the last on: no page promises an order */
+        const soft_argument_facts *argument = &facts->arguments[count - 1 - i];
+        bindings[i] = [[SoftMetalBinding alloc] initWithImage:image facts:argument];
         if (bindings[i] == nil) {
             soft_end_without_memory("a kernel's argument");
         }

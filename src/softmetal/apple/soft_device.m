@@ -332,10 +332,11 @@ make_queue(SoftMetalDevice *device, NSUInteger limit)
         soft_error_set(error, MTLLibraryErrorCompileFailure, "The source did not compile.");
         return nil;
     }
-    MTLMathMode math = options == nil ? MTLMathModeFast : [options mathMode];
+    MTLLanguageVersion language =
+        options == nil ? SOFT_DEFAULT_LANGUAGE : [options languageVersion];
     SoftMetalLibrary *library = [[SoftMetalLibrary alloc] initWithDevice:self
                                                                   source:source
-                                                                    math:math];
+                                                                language:language];
     if (![library open:error]) {
         [library release];
         return nil;

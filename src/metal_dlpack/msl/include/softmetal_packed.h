@@ -12,7 +12,7 @@
 
 #define SOFTMETAL_UNPACK(c, from) from.c
 #define SOFTMETAL_PACKED_ASSIGN(op, ...)                                                       \
-    SOFTMETAL_INLINE constexpr packed_vec &operator op## = (Vector b) {                        \
+    template <int = 0> SOFTMETAL_INLINE constexpr packed_vec &operator op## = (Vector b) {     \
         return *this = Vector(*this) op b;                                                     \
     }
 

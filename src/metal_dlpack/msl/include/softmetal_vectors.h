@@ -14,10 +14,9 @@
 #include "softmetal_swizzles.h"
 
 /* M(operator, more) for each operator. */
+#define SOFTMETAL_CONTRACTED(M, ...) M(+, __VA_ARGS__) M(-, __VA_ARGS__) M(*, __VA_ARGS__)
 #define SOFTMETAL_ARITHMETIC(M, ...)                                                           \
-    M(+, __VA_ARGS__)                                                                          \
-    M(-, __VA_ARGS__)                                                                          \
-    M(*, __VA_ARGS__)                                                                          \
+    SOFTMETAL_CONTRACTED(M, __VA_ARGS__)                                                       \
     M(/, __VA_ARGS__) M(%, __VA_ARGS__) M(&, __VA_ARGS__) M(|, __VA_ARGS__) M(^, __VA_ARGS__)
 #define SOFTMETAL_COMPARISONS(M, ...)                                                          \
     M(==, __VA_ARGS__)                                                                         \
@@ -99,11 +98,14 @@ template <class T> SOFTMETAL_INLINE constexpr T shift_amount(T by) {
 #define SOFTMETAL_FILL(c, value) c(value)
 #define SOFTMETAL_FROM(c, other) c(T(other.c))
 
+/* Templates, so that those of softmetal::exact, which are none, come first where it is open. */
 #define SOFTMETAL_OPERATOR(op, EACH, term)                                                     \
-    friend SOFTMETAL_INLINE constexpr vec operator op(vec a, vec b) {                          \
+    template <int = 0> friend SOFTMETAL_INLINE constexpr vec operator op(vec a, vec b) {       \
         return vec(EACH(term, op));                                                            \
     }                                                                                          \
-    SOFTMETAL_INLINE constexpr vec &operator op## = (vec b) { return *this = *this op b; }
+    template <int = 0> SOFTMETAL_INLINE constexpr vec &operator op## = (vec b) {               \
+        return *this = *this op b;                                                             \
+    }
 #define SOFTMETAL_COMPARISON(op, N, EACH)                                                      \
     friend SOFTMETAL_INLINE constexpr vec<bool, N> operator op(vec a, vec b) {                 \
         return vec<bool, N>(EACH(SOFTMETAL_COMPARED, op));                                     \
@@ -219,6 +221,38 @@ SOFTMETAL_NAME_VECTORS(SOFTMETAL_NAME_SIMD_VECTOR, float)
 #undef SOFTMETAL_NAME_VECTOR
 static_assert(sizeof(packed_char3) == 3 && sizeof(packed_float3) == 12,
               "packed ones have theirs");
+
+/* Where a source forbids to contract: each operation rounds. */
+namespace softmetal {
+namespace exact {
+#define SOFTMETAL_EXACT_TERM(c, op, T) T(a.c op b.c)
+#define SOFTMETAL_EXACT_OPERATOR(op, T, N)                                                     \
+    SOFTMETAL_INLINE constexpr T##N operator op(T##N a, T##N b) {                              \
+        _Pragma("clang fp contract(off)") return T##N(                                         \
+            SOFTMETAL_EACH_##N(SOFTMETAL_EXACT_TERM, op, T));                                  \
+    }                                                                                          \
+    SOFTMETAL_INLINE constexpr T##N &operator op## = (T##N & a, T##N b) { return a = a op b; } \
+    SOFTMETAL_INLINE constexpr packed_##T##N &operator op## = (packed_##T##N & a, T##N b) {    \
+        return a = T##N(a) op b;                                                               \
+    }
+/* A bfloat beside a float is a float, and the product of the two is not rounded by itself. */
+#define SOFTMETAL_EXACT_BFLOAT(op, A, B)                                                       \
+    SOFTMETAL_INLINE constexpr float operator op(A a, B b) {                                   \
+        _Pragma("clang fp contract(off)") return float(a) op float(b);                         \
+    }
+SOFTMETAL_CONTRACTED(SOFTMETAL_EXACT_OPERATOR, float, 2)
+SOFTMETAL_CONTRACTED(SOFTMETAL_EXACT_OPERATOR, float, 3)
+SOFTMETAL_CONTRACTED(SOFTMETAL_EXACT_OPERATOR, float, 4)
+SOFTMETAL_CONTRACTED(SOFTMETAL_EXACT_OPERATOR, half, 2)
+SOFTMETAL_CONTRACTED(SOFTMETAL_EXACT_OPERATOR, half, 3)
+SOFTMETAL_CONTRACTED(SOFTMETAL_EXACT_OPERATOR, half, 4)
+SOFTMETAL_CONTRACTED(SOFTMETAL_EXACT_BFLOAT, bfloat, float)
+SOFTMETAL_CONTRACTED(SOFTMETAL_EXACT_BFLOAT, float, bfloat)
+#undef SOFTMETAL_EXACT_BFLOAT
+#undef SOFTMETAL_EXACT_OPERATOR
+#undef SOFTMETAL_EXACT_TERM
+} // namespace exact
+} // namespace softmetal
 
 namespace metal {
 template <class T> inline constexpr bool is_vector_v =

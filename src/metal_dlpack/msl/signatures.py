@@ -1,0 +1,247 @@
+"""The signatures of kernels: what a parameter is, and in which order a call gives them.
+
+Metal's reflection names what is bound to a kernel.  No page says in which order it does, or that a parameter which
+changes nothing is among them; the signature in the source says both.  It is read as the user wrote it, on a Mac and
+elsewhere: no macro is expanded and no `#if` evaluated, so that both systems find the same order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from . import attributes, declarators
+from .tokens import TOKEN, Tokens, Unbalanced
+
+_BOUND = {"device": "buffer", "constant": "buffer", "threadgroup": "threadgroup"}
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A parameter as it stands in the source."""
+
+    first: int
+    end: int
+    name: str
+    space: str | None  # "buffer" or "threadgroup": what its address space says
+    attributes: dict[str, tuple[str, ...]]
+
+    def kind(self) -> str | None:
+        return next((kind for kind in ("buffer", "threadgroup") if kind in self.attributes), self.space)
+
+
+def written(tokens: Tokens, opening: int, named: Mapping[str, list[str]]) -> list[Written]:
+    """The parameters after the `(` at `opening`; named: the address spaces that a typedef's name stands for."""
+    found = [_read(tokens, *place, named) for place in tokens.split(opening + 1, tokens.partner[opening])]
+    return [one for one in found if tokens.words[one.first : one.end] != ["void"]]
+
+
+def _read(tokens: Tokens, first: int, end: int, named: Mapping[str, list[str]]) -> Written:
+    found = {one.name: one.arguments for one in attributes.within(tokens, first, end)}
+    declared = declarators.read(tokens, first, end)
+    one = declared.declarators[0] if declared and declared.declarators else None
+    name = tokens.words[one.name] if one and one.name is not None else ""
+    words = tokens.words[first : declared.type_end] if declared else []
+    spaces = (
+        declared.spaces if declared and declared.spaces else [space for word in words for space in named.get(word, [])]
+    )
+    space = next((_BOUND[word] for word in spaces if word in _BOUND), None)
+    return Written(first, end, name, space, found)
+
+
+# ---- the order of a call ----
+
+
+class Binding(NamedTuple):
+    """What Metal's reflection lists."""
+
+    name: str
+    kind: str  # "buffer", "threadgroup", or "" for a texture and the like
+    index: int  # type: ignore[assignment]  # a tuple has a method of this name, which nobody needs here
+
+
+class Place(NamedTuple):
+    """What a call gives next: the binding at `listed`, or at -1 a parameter that Metal does not list."""
+
+    listed: int
+    name: str
+    is_threadgroup: bool
+
+
+def order(text: str, asked: tuple[str, Sequence[tuple[str, str, int]]]) -> list[Place]:
+    """The parameters of a kernel as a call gives them; `asked` is its name, and the bindings that Metal lists.
+
+    Where the text does not show the signature, because a macro makes it, the order is that of the indices.  Raises
+    TypeError where it shows one that does not have what Metal lists.
+    """
+    kernel, listed = asked[0], [Binding(*one) for one in asked[1]]
+    known = _signatures(text)
+    own = _function_of(text, kernel)
+    fitting = [one for one in known if one.has(listed)]
+    fitting = [one for one in fitting if one.function == own] or fitting
+    if not fitting:
+        _refuse_disagreement(kernel, [one for one in known if one.function == own], listed)
+    orders = sorted((one.order(listed) for one in fitting), key=len)
+    if len({tuple(place.listed for place in one if place.listed >= 0) for one in orders}) == 1:
+        return orders[0]
+    by_index = sorted(range(len(listed)), key=lambda at: listed[at].index)
+    return [Place(at, listed[at].name, listed[at].kind == "threadgroup") for at in by_index]
+
+
+@dataclass(frozen=True, slots=True)
+class _Parameter:
+    name: str
+    kind: str | None  # None: of the thread, a texture, or what a macro hides
+    index: int | None  # None: not written as a number
+    is_certain: bool  # it is there whatever macros and constants say
+
+    def is_listed_as(self, one: Binding) -> bool:
+        is_alike = self.kind is None or one.kind in {"", self.kind}
+        return self.name == one.name and is_alike and self.index in {None, one.index}
+
+
+@dataclass(frozen=True, slots=True)
+class _Signature:
+    function: str
+    parameters: tuple[_Parameter, ...]
+    is_whole: bool  # no macro hides a part of it
+
+    def has(self, listed: Sequence[Binding]) -> bool:
+        return all(any(parameter.is_listed_as(one) for parameter in self.parameters) for one in listed)
+
+    def order(self, listed: Sequence[Binding]) -> list[Place]:
+        places: dict[str, Place] = {}
+        for parameter in self.parameters:
+            found = next((at for at, one in enumerate(listed) if parameter.is_listed_as(one)), -1)
+            if found >= 0 or (parameter.kind is not None and parameter.is_certain):
+                places.setdefault(parameter.name, Place(found, parameter.name, parameter.kind == "threadgroup"))
+        return list(places.values())
+
+
+def _refuse_disagreement(kernel: str, own: list[_Signature], listed: Sequence[Binding]) -> None:
+    """Raise TypeError where the source shows the kernel's one signature, and it lacks what Metal lists."""
+    if len(own) != 1 or not own[0].is_whole:
+        return
+    wrong = next(one for one in listed if not any(parameter.is_listed_as(one) for parameter in own[0].parameters))
+    names = ", ".join(parameter.name for parameter in own[0].parameters)
+    raise TypeError(
+        f"Library.kernel: Metal lists {wrong.kind or 'an argument'} {wrong.index} of {kernel!r} as {wrong.name!r}, "
+        f"which the source's signature ({names}) does not have there: which argument is which is not known. Give each "
+        "parameter a name of its own, and its index as a number."
+    )
+
+
+# ---- a source that nothing has preprocessed ----
+
+_OF_NO_CODE = re.compile(
+    r"""(?P<comment> //(?:\\\r?\n|[^\n])* | /\*.*?(?:\*/|\Z) | \\\r?\n)
+      | R"(?P<fence>[^\s()\\]{0,16})\(.*?\)(?P=fence)" | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*'""",
+    re.DOTALL | re.VERBOSE,
+)
+_MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
+_CONDITION = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|endif)\b", re.MULTILINE)
+_MARK = re.compile(r"\bkernel\b(?=\s*(?:[\w\[\]]|,\s*\w|__attribute__))")
+_HOST_NAME = re.compile(
+    r"""host_name\s*\(\s*"(?P<given>[^"]*)"\s*\)[^;{}]*?
+        \b(?!decltype\b|max_total_threads|__attribute__)(?P<function>\w+)\s*(?:<[^;{}()]*>)?\s*(?=[(;])""",
+    re.VERBOSE,
+)
+_BEFORE_PARENTHESES = {"__attribute__", "alignas", "max_total_threads_per_threadgroup", "host_name"}
+#: Longer than any signature with its attributes.
+_MOST_LETTERS = 1 << 15
+
+
+def without_comments(text: str) -> str:
+    """Return the text with each comment and each joined line as white space; every line keeps its number."""
+    return _OF_NO_CODE.sub(_code, text)
+
+
+def _code(found: re.Match[str]) -> str:
+    return found[0] if found["comment"] is None else "\n" * found[0].count("\n") or " "
+
+
+@lru_cache(maxsize=16)
+def _signatures(text: str) -> tuple[_Signature, ...]:
+    """Of all that is marked as a kernel, templates and the bodies of macros among it."""
+    plain = without_comments(text)
+    macros = set(_MACRO.findall(plain))
+    return tuple(found for mark in _MARK.finditer(plain) if (found := _signature(plain, mark.end(), macros)))
+
+
+def _function_of(text: str, kernel: str) -> str:
+    """What the source calls the function that Metal knows as `kernel`."""
+    named: dict[str, str] = dict(_HOST_NAME.findall(text))
+    return named.get(kernel, kernel.rpartition("::")[2])
+
+
+def _signature(plain: str, at: int, macros: set[str]) -> _Signature | None:
+    """The signature behind the mark at `at`; None for what has none there, or none that names its parameters."""
+    head = _head(plain, at)
+    if head is None:
+        return None
+    function, opening = head
+    close = _close(plain, opening)
+    try:
+        tokens = Tokens.of(plain[opening : close + 1])
+    except Unbalanced:
+        return None
+    parameters, is_whole = [], not macros & set(tokens.words)
+    depth, at = 0, 0
+    for one in written(tokens, 0, {}):
+        for gap in tokens.gaps[at : one.first + 1]:
+            depth += sum(1 if word != "endif" else -1 for word in _CONDITION.findall(gap))
+        at = one.first + 1
+        is_known = bool(one.name) and (one.kind() is not None or bool(one.attributes))
+        is_whole = is_whole and is_known and depth == 0
+        is_certain = depth == 0 and "function_constant" not in one.attributes
+        parameters.append(_Parameter(one.name, one.kind(), _index(one, macros), is_certain))
+    return _Signature(function, tuple(parameters), is_whole)
+
+
+def _head(plain: str, at: int) -> tuple[str, int] | None:
+    """The name, and where the `(` of the parameters is."""
+    name, depth = "", 0
+    for found in TOKEN.finditer(plain, at, at + _MOST_LETTERS):
+        word = found[2] or ""
+        if word == "(" and depth == 0 and name not in _BEFORE_PARENTHESES:
+            return (name, found.start(2)) if name else None
+        if word in {"", ";", "{", "}", "="} and depth == 0:
+            return None
+        depth = max(depth + (word in {"(", "[", "<"}) - (word in {")", "]", ">"}), 0)  # the mark may stand in [[...]]
+        if depth == 0 and word.isidentifier():
+            name = word
+    return None
+
+
+def _close(plain: str, opening: int) -> int:
+    depth = 0
+    for found in TOKEN.finditer(plain, opening, opening + _MOST_LETTERS):
+        depth += (found[2] == "(") - (found[2] == ")")
+        if depth == 0:
+            return found.start(2)
+    return opening
+
+
+def _index(one: Written, macros: set[str]) -> int | None:
+    words = next((one.attributes[kind] for kind in ("buffer", "threadgroup") if kind in one.attributes), ())
+    return int(words[0]) if len(words) == 1 and words[0].isdecimal() else None
+
+
+# ---- places of a source, for messages ----
+
+_LINE = re.compile(r'[ \t]*#[ \t]*line[ \t]+(\d+)(?:[ \t]*"([^"]*)")?')
+
+
+def numbered(plain: str, name: str) -> Iterator[tuple[str, int, str]]:
+    """(file, line, its text) for each line, as the `#line`s of the source say."""
+    number = 0
+    for line in plain.split("\n"):
+        directive = _LINE.match(line)
+        number = int(directive[1]) - 1 if directive else number + 1
+        if directive:
+            name = directive[2] or name
+        else:
+            yield name, number, line
