@@ -14,6 +14,7 @@ typedef struct record {
     uint32_t in_flight;          /* pieces of work that are not finished */
     uint32_t held;               /* of them, those that still keep a storage of the buffer */
     bool is_forgotten;           /* the buffer is gone */
+    uint32_t owner;              /* counts who has had it: see tracking_let_go */
     stream_mark write;           /* borrowed: work in flight keeps its stream */
     stream_mark reads[TRACKING_READS]; /* since the write; borrowed as well */
     int read_count;
@@ -65,7 +66,7 @@ static void
 drop_if_finished(record **link)
 {
     record *found = *link;
-    if (found->in_flight == 0 && (found->failed == NULL || found->is_forgotten)) {
+    if (found->in_flight == 0 && found->failed == NULL) {
         drop(link);
     }
 }
@@ -186,7 +187,11 @@ tracking_forget(const bridge_buffer *buffer)
     record **link = link_of(buffer);
     /* else another storage over the buffer is in use */
     if (*link != NULL && (*link)->held == 0) {
-        (*link)->is_forgotten = true;
+        record *found = *link;
+        found->is_forgotten = true;
+        found->owner++;
+        stream_release(found->failed); /* which keeps the failure, for its own waits */
+        found->failed = NULL;
         drop_if_finished(link);
     }
     lock_drop(LOCK_TRACKING);
@@ -292,15 +297,18 @@ tracking_begin_locked(const bridge_buffer *buffer, bool is_written, metal_stream
     }
 }
 
-void
+uint32_t
 tracking_let_go(const bridge_buffer *buffer)
 {
+    uint32_t owner = 0;
     lock_take(LOCK_TRACKING);
     record *found = *link_of(buffer);
     if (found != NULL) { /* NULL: forgotten in a forked child */
         found->held--;
+        owner = found->owner;
     }
     lock_drop(LOCK_TRACKING);
+    return owner;
 }
 
 static bool
@@ -310,7 +318,8 @@ is_finished(stream_mark mark, const metal_stream *stream, uint64_t value)
 }
 
 void
-tracking_end(const bridge_buffer *buffer, metal_stream *stream, uint64_t value, bool has_failed)
+tracking_end(const bridge_buffer *buffer, metal_stream *stream, uint64_t value, bool has_failed,
+             uint32_t owner)
 {
     lock_take(LOCK_TRACKING);
     record **link = link_of(buffer);
@@ -330,7 +339,7 @@ tracking_end(const bridge_buffer *buffer, metal_stream *stream, uint64_t value, 
         }
     }
     found->read_count = kept;
-    if (has_failed && found->failed == NULL) {
+    if (has_failed && owner == found->owner && found->failed == NULL) {
         stream_retain(stream);
         found->failed = stream;
     }

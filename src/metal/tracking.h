@@ -68,10 +68,12 @@ void tracking_begin_locked(const bridge_buffer *buffer, bool is_written, metal_s
                            uint64_t value);
 /* Undo a tracking_reserve_locked that no tracking_begin_locked followed. */
 void tracking_unreserve_locked(const bridge_buffer *buffer);
-/* The storage that the work keeps is about to be released. */
-void tracking_let_go(const bridge_buffer *buffer);
-/* The work of `value` is finished; tracking_let_go came before. */
+/* The storage that the work keeps is about to be released.  Returns who has the buffer, for
+ * tracking_end: by then the pool may have given it to another, whom the work's failure is not
+ * about. */
+uint32_t tracking_let_go(const bridge_buffer *buffer);
+/* The work of `value` is finished; `owner` is what tracking_let_go returned before. */
 void tracking_end(const bridge_buffer *buffer, metal_stream *stream, uint64_t value,
-                  bool has_failed);
+                  bool has_failed, uint32_t owner);
 
 #endif /* MD_TRACKING_H */

@@ -58,6 +58,7 @@ clean_up(void *context, bridge_commands *commands, bridge_status status,
     piece *done = context;
     bool has_failed = status != BRIDGE_OK;
     bridge_buffer *handles[WORK_MAX_OPERANDS]; /* their command buffer still keeps them */
+    uint32_t owners[WORK_MAX_OPERANDS];
     if (has_failed) {
         stream_note_failure(done->stream, error);
     }
@@ -71,11 +72,11 @@ clean_up(void *context, bridge_commands *commands, bridge_status status,
         handles[i] = done->uses[i]->handle;
         /* for the thread that takes it from the pool, or finds nothing in flight */
         WATCH_LEAVE(handles[i]);
-        tracking_let_go(handles[i]);
+        owners[i] = tracking_let_go(handles[i]);
         storage_release(done->uses[i]);
     }
     for (int i = 0; i < done->count; i++) {
-        tracking_end(handles[i], done->stream, done->value, has_failed);
+        tracking_end(handles[i], done->stream, done->value, has_failed, owners[i]);
     }
     stream_complete(done->stream, done->value);
     stream_release(done->stream);
