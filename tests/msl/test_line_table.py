@@ -108,11 +108,25 @@ def places_that_ask(path):
         return [one["r_addend"] for one in moved if one["r_offset"] in offsets]
 
 
-CHECKED_KERNELS = (ROOT / "benchmarks/checked.metal").read_text()
+#: A kernel of each kind, and one that asks for its lane, or for memory, where it touches memory.
+CHECKED_KERNELS = (
+    (ROOT / "benchmarks/checked.metal").read_text()
+    + """
+kernel void matrices(device float *b, uint t [[thread_index_in_threadgroup]]) {
+    threadgroup float s[64];
+    simdgroup_float8x8 x, y;
+    simdgroup_load(x, b, 8);
+    simdgroup_store(x, s, 8);
+    simdgroup_barrier(mem_flags::mem_threadgroup);
+    simdgroup_load(y, s, 8, ulong2(0, 0), true);
+    simdgroup_store(y, b, 8);
+}
+"""
+)
 
 
 @pytest.mark.parametrize(
-    "name", quickly("softmax", "reduction", of=re.findall(r"^kernel void (\w+)", CHECKED_KERNELS, re.M))
+    "name", quickly("softmax", "reduction", "matrices", of=re.findall(r"^kernel void (\w+)", CHECKED_KERNELS, re.M))
 )
 def test_each_access_of_a_checked_kernel_has_its_line(name, clang):
     """But for the row's length, which is read once instead of in each loop."""
