@@ -424,6 +424,17 @@ def test_the_oldest_go_when_the_folder_is_full(place, monkeypatch):
     assert 5_000 < sum(path.stat().st_size for path in kept) <= 10_000
 
 
+def test_what_another_process_has_just_found_stays(monkeypatch):
+    monkeypatch.setattr(cache, "MOST_NBYTES", 10)
+    first, old = stored(["first"]), stored(["old"])
+    os.utime(first, (1, 1))
+    os.utime(old, (time.time() - 700,) * 2)
+    assert cache.made(["first"], ".so", refuses) == first
+    stored(["latest"])
+    assert cache.is_sound(first)
+    assert not old.exists()
+
+
 def test_one_file_larger_than_the_limit_is_kept(monkeypatch):
     monkeypatch.setattr(cache, "MOST_NBYTES", 10)
     path = stored(data=b"x" * 100)
@@ -483,6 +494,7 @@ def everything_below(top):
 def test_what_is_not_ours_stays_whatever_it_is_called(place, tmp_path, monkeypatch):
     monkeypatch.setattr(cache, "MOST_NBYTES", 10_000)
     monkeypatch.setattr(cache, "UNFINISHED_SECONDS", -1e12)  # each is too old
+    monkeypatch.setattr(cache, "IN_USE_SECONDS", -1e12)
     target = tmp_path / "target"
     target.mkdir()
     (target / "file").write_bytes(b"x" * 100_000 + cache._SEAL)

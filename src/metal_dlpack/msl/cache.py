@@ -28,6 +28,8 @@ from pathlib import Path
 MOST_NBYTES = 512 << 20
 #: What a process that was killed has left behind is younger than this while it may still be written.
 UNFINISHED_SECONDS = 3600
+#: What was found so lately may be about to be opened, by a compiler or a loader of any process.
+IN_USE_SECONDS = 600
 
 _SEAL = b"metal_dlpack"
 _HASH_NBYTES = 32
@@ -310,8 +312,8 @@ def _drop_oldest(kept: Path) -> None:
     entries = [entry for entry in entries if _has_mark(entry[2])]
     total = sum(nbytes for _, nbytes, _ in entries)
     most = MOST_NBYTES if total <= MOST_NBYTES else MOST_NBYTES * 3 // 4
-    for _, nbytes, path in sorted(entries):
-        if total <= most:
+    for since, nbytes, path in sorted(entries):
+        if total <= most or since > now - IN_USE_SECONDS:
             return
         if path != kept:
             path.unlink(missing_ok=True)
