@@ -17,6 +17,9 @@ typedef float row[16];
 typedef threadgroup float shared_float;
 using shared_row = threadgroup float[16];
 typedef threadgroup float *shared_pointer;
+template <class T> using shared = threadgroup T;
+template <class T> struct view { T *p; };
+struct has_row { typedef threadgroup float cells[16]; };
 """
 #: What may stand beside `threadgroup` and the type, in any order.
 BESIDE = ["", "volatile", "static", "alignas(16)", "_Alignas(16)", "__attribute__((aligned(16)))", "[[maybe_unused]]"]
@@ -36,6 +39,9 @@ OTHERS = [
     "shared_row b;",
     "alignas(32) shared_row a, b;",
     "threadgroup float a[16]; shared_pointer b = a;",
+    "shared<float> b[16];",
+    "has_row::cells b;",
+    "threadgroup float a[16]; view<threadgroup float> v{a}; threadgroup float *b = v.p;",
     "threadgroup S s; threadgroup float *b = s.v;",
     "threadgroup struct { float v[16]; } s; threadgroup float *b = s.v;",
     "struct { float v[16]; } threadgroup s; threadgroup float *b = s.v;",
@@ -121,6 +127,9 @@ REFUSED = {
     "threadgroup float;": "not understood",
     "threadgroup b;": "not understood",
     "threadgroup struct { float v; } s, *p = &s;": "not understood",
+    "conditional_t<true, threadgroup float, threadgroup int> b[16];": "not understood",
+    "typename metal::type_identity<threadgroup const float>::type b;": "not understood",
+    "threadgroup float b<:16:>;": "not understood",
     "threadgroup float b[4] = {};": "cannot be given a value",
     "threadgroup float a[4], b{1};": "cannot be given a value",
     "threadgroup auto b = 1.0f;": "cannot be given a value",
@@ -132,7 +141,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("statement", REFUSED)
 def test_what_is_not_understood_is_refused_with_its_line(statement):
-    with pytest.raises(SourceError, match=rf"^program_source:9:\d+: error: .*{REFUSED[statement]}"):
+    with pytest.raises(SourceError, match=rf"^program_source:12:\d+: error: .*{REFUSED[statement]}"):
         Translation(in_kernel(statement)).checked_text()
 
 
@@ -141,10 +150,10 @@ def test_what_is_not_understood_is_refused_with_its_line(statement):
 )
 def test_what_is_outside_of_functions_is_refused(declaration):
     with pytest.raises(
-        SourceError, match=r"^program_source:8:\d+: error: a variable outside of a function cannot be in"
+        SourceError, match=r"^program_source:11:\d+: error: a variable outside of a function cannot be in"
     ):
         Translation(HEAD + declaration)
-    with pytest.raises(SourceError, match=r"^program_source:8:\d+: error: a field cannot be in the threadgroup"):
+    with pytest.raises(SourceError, match=r"^program_source:11:\d+: error: a field cannot be in the threadgroup"):
         Translation(f"{HEAD}struct T {{ {declaration.removeprefix('namespace n { static ').removesuffix(' }')} }};")
 
 

@@ -74,9 +74,28 @@ def _is_in(tokens: Tokens, declared: Declared, one: Declarator, names: set[str])
     """True for a variable that is itself in threadgroup memory, by the word or by its type's name."""
     if one.is_indirect:
         return _SPACE in one.spaces
-    type_words = tokens.words[declared.first : declared.type_end]
-    is_named = "<" not in type_words and "{" not in type_words and not names.isdisjoint(type_words)
-    return is_named or _SPACE in [*declared.spaces, *one.spaces]
+    return _SPACE in one.spaces or not names.isdisjoint(_outside_of_brackets(tokens, declared))
+
+
+def _outside_of_brackets(tokens: Tokens, declared: Declared) -> list[str]:
+    """The words of the type but for those in `<...>` and other brackets: its address spaces and its names."""
+    found, at = list[str](), declared.first
+    while at < declared.type_end:
+        found.append(tokens.words[at])
+        behind = tokens.after_angle(at) if tokens.words[at] == "<" else at
+        at = behind if behind > at else tokens.partner.get(at, at) + 1
+    return found
+
+
+def _is_made_by_a_trait(tokens: Tokens, declared: Declared, at: int) -> bool:
+    """`conditional_t<c, threadgroup float, threadgroup int> x`: the type that a template makes may be in the space."""
+    words = tokens.words
+    name = next((word for word in reversed(_outside_of_brackets(tokens, declared)) if word.isidentifier()), "")
+    end = next(end for end in range(at, len(words)) if words[end] in {"*", "&", "&&", ",", ">", ";"})
+    is_variable = not all(one.is_indirect for one in declared.declarators)
+    return (
+        at < declared.type_end and is_variable and words[end] in {",", ">"} and (name == "type" or name.endswith("_t"))
+    )
 
 
 def _refuse_outside(tokens: Tokens, one: Declaration, names: set[str]) -> None:
@@ -109,12 +128,16 @@ def _read(tokens: Tokens, at: int, first: int, opening: int, names: set[str]) ->
     is_block = words[opening] == "{"
     if not is_block and words[opening - 1] not in _BEFORE_A_DECLARATION:
         return None  # a parameter, or a type in an expression
-    if words[first] in {"typedef", "using"} or tokens.is_within_angles(first, at):
+    if words[first] in {"typedef", "using"}:
         return None
     end = min(declarations.semicolon(tokens, first, len(words)), tokens.partner[opening])
     if is_block and words[end] != ";":
         return None  # unfinished: the compiler says so
     declared = declarators.read(tokens, first, end)
+    if tokens.is_within_angles(first, at):
+        if declared is not None and _is_made_by_a_trait(tokens, declared, at):
+            raise source_error(tokens, first, _NOT_UNDERSTOOD)
+        return None
     if declared is None:
         if is_block and (words[at] == _SPACE or at == first):
             raise source_error(tokens, at, _NOT_UNDERSTOOD)
