@@ -29,7 +29,8 @@ help:
 	@echo 'make arm64     the tests of pages and memory order as arm64 code with pages of 16 KiB, in an emulator; ARGS=tests: all'
 	@echo 'make nightly   all that is too long for a push: every target above and below, whole; some hours'
 	@echo 'make kernels   real kernels with each compiler and under the checker; each of their barriers removed'
-	@echo 'make mutants   breaks the C core in one place at a time, 400 times; each time a test must fail (an hour)'
+	@echo 'make mutants   breaks the C core in one place at a time, 400 times; each time a test must fail (an hour);'
+	@echo '               ARGS=--of=softmetal and ARGS=--of=python break the rest, 100 times each'
 	@echo 'make coverage  lines and branches of C and Objective-C that the tests reach, by folder'
 	@echo 'make streams   10,000 random programs over streams; threads under ThreadSanitizer for a minute'
 	@echo 'make model     STEPS=100000 SEED=1: anything in any order beside NumPy; then under both sanitizers'
@@ -114,7 +115,7 @@ kernels: build $(CLANG_17)
 	SOFTMETAL_CXX='$(CURDIR)/$(CLANG_17) c++' $(PYTEST) tests/kernels -k real $(ARGS)
 	SOFTMETAL_KERNEL_CHECK=1 $(PYTEST) tests/kernels -k real $(ARGS)
 
-mutants: build
+mutants: $(VENV)/mutants.stamp build
 	$(PY) tools/mutants.py $(ARGS)
 
 instructions: $(VENV)/instructions.stamp build
@@ -163,7 +164,8 @@ budgets:
 
 # All that is too long for a push; one target after another, and each is tried.
 NIGHTLY = test-all lint instructions settings kernels coverage streams model conformance docs notebooks dist \
-    "asan ARGS=tests" "tsan ARGS=tests" "arm64 ARGS=tests" soak mutants
+    "asan ARGS=tests" "tsan ARGS=tests" "arm64 ARGS=tests" soak mutants \
+    "mutants ARGS=--of=softmetal" "mutants ARGS=--of=python"
 nightly:
 	@failed=; for target in $(NIGHTLY); do echo "== make $$target"; $(MAKE) $$target || failed="$$failed [$$target]"; done; \
 	    [ -z "$$failed" ] || { echo "make nightly: failed:$$failed" >&2; exit 1; }

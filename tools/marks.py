@@ -3,15 +3,16 @@
     /* unreached: why */                no test reaches it
     /* mutant survives (RULE): why */   no test can see what this rule of mutant_rules.py makes of the line;
                                         "bound #2": the second that the rule makes of it
+    # mutant survives (RULE): why       the same in Python; rules of mutant_python.py
 
 At the end of a line, `unreached` is about that statement, with the block that it opens; on a line of its own, about the
-rest of the block; before a function, about the whole of it.  `mutant survives` is about its line, or the next.
+rest of the block; before a function, about the whole of it.  `mutant survives` is about its line, or the next of code.
 """
 
 import re
 
-MARK = re.compile(r"/\* (?P<kind>unreached|mutant survives)(?: \((?P<rule>[^)]+)\))?: (?P<why>.+?) \*/")
-COMMENT = re.compile(r"/\*.*?\*/")
+MARK = re.compile(r"(?:/\*|#) (?P<kind>unreached|mutant survives)(?: \((?P<rule>[^)]+)\))?: (?P<why>.+?)(?: \*/|$)")
+COMMENT = re.compile(r"/\*.*?\*/|# mutant survives .*")
 
 
 def code_of(line: str) -> str:
@@ -39,11 +40,13 @@ def end_of_statement(lines: list[str], first: int) -> int:
     return len(lines) - 1
 
 
-def places_of(lines: list[str], i: int) -> range:
+def places_of(lines: list[str], i: int, kind: str) -> range:
     """The lines that a mark on this one is about, counted from 0."""
-    if code_of(lines[i]):
+    first = next(j for j in range(i, len(lines)) if code_of(lines[j]))
+    if kind == "mutant survives":
+        return range(first, first + 1)
+    if first == i:
         return range(i, end_of_statement(lines, i) + 1)
-    first = next(j for j in range(i + 1, len(lines)) if code_of(lines[j]))
     if column_of(lines[i]) == 0:
         return range(first, lines.index("}", first) + 1)
     return range(first, end_of_rest(lines, i) + 1)
@@ -53,7 +56,7 @@ def marks_of(text: str, kind: str) -> list[tuple[range, str, str]]:
     """(lines, rule, why) of each mark of a kind."""
     lines = text.splitlines()
     return [
-        (places_of(lines, i), mark["rule"] or "", mark["why"])
+        (places_of(lines, i, kind), mark["rule"] or "", mark["why"])
         for i, line in enumerate(lines)
         for mark in MARK.finditer(line)
         if mark["kind"] == kind

@@ -1,6 +1,7 @@
-"""Mutants by rule: one comparison turned, one call dropped, one constant returned, at each place of the C core.
+"""Mutants by rule: one comparison turned, one call dropped, one constant returned, at each place of the sources.
 
-The sources are read as text, as clang-format leaves them.  A rule may make what does not compile: that costs a second.
+C is read as text, as clang-format leaves it, and Python by its syntax (mutant_python.py).  A rule may make what does
+not compile: that costs a second.
 A mutant is known by file, function, rule and the code of its line, so it keeps its name when lines move.
 """
 
@@ -13,7 +14,9 @@ from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 
+import mutant_python
 from marks import code_of, marks_of
+from mutant_python import Function
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("arithmetic", "copy", "metal", "python", "values", "streams", "array", "exchange", "kernels", "module")
@@ -55,26 +58,28 @@ def blank(text: str) -> str:
     return CODE_ONLY.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
 
 
-@dataclass(frozen=True)
-class Function:
-    name: str
-    returns: str  # its result's type, with what stands before
-    start: int  # of the body
-    end: int
+BODY = re.compile(r"^(?P<head>\w[^;{}=]*?\)|[-+] \([^;{}=]*?)\s*\n\{\n(?P<body>.*?)^\}", re.S | re.M)
+METHOD = re.compile(r"^[-+] \(.*?\)\s*(\w+)", re.S)
 
 
-BODY = re.compile(r"^(?P<head>\w[^;{}=]*?\))\s*\n\{\n(?P<body>.*?)^\}", re.S | re.M)
-METHOD = re.compile(r"^[-+] \([^)]*\)(\w+)")
-
-
-def functions(code: str) -> list[Function]:
+def functions(file: str, text: str) -> list[Function]:
+    if file.endswith(".py"):
+        return mutant_python.functions(text)
     found = []
+    code = blank(text)
     for match in BODY.finditer(code):
         head = re.sub(r"\A.*?^ARGS_\w+\((\w+),", r"PyObject *\n\1(", match["head"], flags=re.S | re.M)  # python/args.h
         name = METHOD.match(head) or re.search(r"(\w+)\s*\(", re.sub(r"__attribute__\(\(.*?\)\)", "", head))
         returns = re.sub(r"__attribute__\(\(.*?\)\)", "", head)[: name.start()]
-        found.append(Function(name[1], " ".join(returns.split()), match.start("body"), match.end("body")))
+        owner = re.findall(r"^@implementation (\w+)", code[: match.start()], re.M) if METHOD.match(head) else []
+        called = ".".join([*owner[-1:], name[1]])
+        found.append(Function(called, " ".join(returns.split()), match.start(), match.start("body"), match.end("body")))
     return found
+
+
+def function_at(of_file: list[Function], place: int) -> Function | None:
+    """The innermost."""
+    return next((function for function in reversed(of_file) if function.head <= place < function.end), None)
 
 
 # ---- rules: (name, pattern, what stands in place of its group x; None: `replaced` says) ----
@@ -144,53 +149,62 @@ def replaced(name: str, instead: str | None, text: str, function: Function) -> s
     return TURNED[text]
 
 
-def mutants_of(file: str, text: str) -> list[Mutant]:
-    """All that the rules make of a file, in the order of its lines."""
+def changes_in_c(text: str, named: list[Function]) -> dict[tuple[int, int, str], str]:
+    """What stands for which place, and the rule that says so."""
     code = blank(text)
-    found: dict[tuple[int, int, str], tuple[str, Function]] = {}
-    for function in functions(code):
+    found: dict[tuple[int, int, str], str] = {}
+    for function in named:
         for name, pattern, wanted in COMPILED:
             for match in pattern.finditer(code, function.start, function.end):
                 start, end = match.span("x")
                 instead = replaced(name, wanted, code[start:end], function)
                 if instead is not None and code[start:end] != instead:
-                    found.setdefault((start, end, instead), (name, function))
+                    found.setdefault((start, end, instead), name)
+    return found
+
+
+def mutants_of(file: str, text: str) -> list[Mutant]:
+    """All that the rules make of a file, in the order of its lines."""
+    named = functions(file, text)
+    found = mutant_python.changes(text) if file.endswith(".py") else changes_in_c(text, named)
     reasons = {(places.start, rule): why for places, rule, why in marks_of(text, "mutant survives")}
     seen: Counter = Counter()
     made = []
-    for (start, end, instead), (name, function) in sorted(found.items(), key=lambda item: item[0]):
+    for (start, end, instead), rule in sorted(found.items(), key=lambda item: item[0]):
         first = text.rfind("\n", 0, start) + 1
         line = code_of(text[first : text.find("\n", start)])
-        key = (function.name, name, line)
+        function = function_at(named, start)
+        key = (function.name if function else "", rule, line)
         seen[key] += 1
         row = text.count("\n", 0, start)
-        why = reasons.get((row, name)) or reasons.get((row, f"{name} #{seen[key]}"), "")
-        made.append(Mutant(file, function.name, name, line, seen[key], start, end, instead, why))
+        why = reasons.get((row, rule)) or reasons.get((row, f"{rule} #{seen[key]}"), "")
+        made.append(Mutant(file, *key, seen[key], start, end, instead, why))
     return made
 
 
-def sources() -> list[str]:
-    files = [path for folder in FOLDERS for path in sorted((ROOT / "src" / folder).glob("*.[ch]"))]
-    return [str(path.relative_to(ROOT)) for path in [*files, ROOT / BRIDGE]]
+#: What is broken: the core, which `make mutants` takes unless it is told otherwise, and the two others.
+SOURCES = {
+    "core": [*(f"{folder}/*.[ch]" for folder in FOLDERS), "metal_bridge.m"],
+    "softmetal": ["softmetal/*.[ch]", *(f"softmetal/{f}/*.[chm]" for f in ("apple", "checker", "gpu", "kernels"))],
+    "python": [f"metal_dlpack/{f}.py" for f in ("asking/*", "conformance/*", "files/*", "msl/*", "explaining")],
+}
 
 
-def all_mutants() -> dict[str, list[Mutant]]:
-    return {file: mutants_of(file, (ROOT / file).read_text()) for file in sources()}
+def sources(*of: str) -> list[str]:
+    """Of these parts, or of all."""
+    patterns = [pattern for part in of or SOURCES for pattern in SOURCES[part]]
+    return [str(path.relative_to(ROOT)) for pattern in patterns for path in sorted((ROOT / "src").glob(pattern))]
+
+
+def all_mutants(*of: str) -> dict[str, list[Mutant]]:
+    return {file: mutants_of(file, (ROOT / file).read_text()) for file in sources(*of)}
 
 
 # ---- choosing ----
 
 #: Rules whose mutants are chosen so many times as often: few places, and the bugs that hurt.
-WEIGHTS = {
-    "dropped error": 3,
-    "dropped count": 3,
-    "dropped lock": 3,
-    "skipped wait": 6,
-    "if for while": 3,
-    "ignored flag": 3,
-    "dropped flag": 6,
-    "constant": 2,
-}
+WEIGHTS = {"skipped wait": 6, "dropped flag": 6, "constant": 2}
+WEIGHTS |= dict.fromkeys(("dropped error", "dropped count", "dropped lock", "if for while", "ignored flag"), 3)
 
 
 def chance(mutant: Mutant) -> float:
@@ -212,9 +226,9 @@ def spread(mutants: list[Mutant], count: int) -> list[Mutant]:
     return order
 
 
-def choose(count: int) -> list[Mutant]:
+def choose(count: int, of: str = "core") -> list[Mutant]:
     """So many, of each file by how much there is to break in it; at least one."""
-    everything = {file: mutants for file, mutants in all_mutants().items() if mutants}
+    everything = {file: mutants for file, mutants in all_mutants(of).items() if mutants}
     total = sum(map(len, everything.values()))
     chosen = []
     for mutants in everything.values():
@@ -233,7 +247,7 @@ def place_of_given(given: dict) -> tuple[str, int, int] | None:
         text = (ROOT / file).read_text()
         places = [match.span() for match in pattern.finditer(text)]
         found += [(file, *span) for span in places]
-        for function in functions(blank(text)):
+        for function in functions(file, text) if places else []:
             inside = [span for span in places if function.start <= span[0] < function.end]
             if function.name == given["function"] and len(inside) >= given["nth"]:
                 return file, *inside[given["nth"] - 1]

@@ -44,7 +44,6 @@ def run_tests(request: dict) -> None:
     os.dup2(output, 1)
     os.dup2(output, 2)
     sys.stdin = open(os.devnull)  # noqa: SIM115
-    os.environ |= request["environment"]
     sys.path.insert(0, os.getcwd())  # as `python -m pytest` does: children that tests spawn import them
     names = request["tests"]
     files = list(dict.fromkeys(name.partition("::")[0] for name in names))

@@ -1,8 +1,9 @@
 """A copy of the checkout in which the module is built, and built again with one file changed, in a second.
 
-setup.py says with which commands; for one file they run again, the compiler's and the linker's.
+setup.py says with which commands; for one file they run again, the compiler's and the linker's; none for Python.
 """
 
+import contextlib
 import os
 import re
 import shlex
@@ -10,6 +11,8 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+from metal_dlpack.msl import cache
 
 ROOT = Path(__file__).resolve().parent.parent
 LEFT_OUT = shutil.ignore_patterns(".*", "build", "*.so", "dist", "__pycache__")
@@ -22,6 +25,8 @@ SAME = "the same code"
 class Shop:
     def __init__(self, folder: Path, flags: str = FLAGS, linked: str = ""):
         self.folder = folder
+        self.cache = folder / "cache"
+        self.edited = ""
         self.changed: list[Path] = []  # objects that hold a mutant
         self.commands: dict[str, list[str]] = {}
         shutil.copytree(ROOT, folder, ignore=LEFT_OUT)
@@ -43,6 +48,13 @@ class Shop:
                 self.link = shlex.split(line)
         self.module = next((folder / "src" / "metal_dlpack").glob("*.so"))
         self.link[self.link.index("-o") + 1] = str(self.module)
+        self.share_cache()
+
+    def share_cache(self) -> None:
+        """A cache with what the user's has: a mutant of what compiles kernels must not spoil that one."""
+        shutil.rmtree(self.cache, ignore_errors=True)
+        with contextlib.suppress(shutil.Error):  # some went meanwhile, or it is another disk: they are made again
+            shutil.copytree(cache.folder(), self.cache, copy_function=os.link)
 
     def run(self, command: list[str]) -> str:
         """ "" or what the compiler said."""
@@ -63,6 +75,8 @@ class Shop:
         self.restore()
         (self.folder / name).write_text(text)
         self.edited = name
+        if name.endswith(".py"):
+            return ""
         for source in self.sources_of(name):
             made = self.object_of(source)
             shutil.copy2(made, made.with_suffix(".sound"))
@@ -74,8 +88,10 @@ class Shop:
         return self.run(self.link)
 
     def restore(self) -> None:
-        if self.changed:
+        if self.edited:
             shutil.copy2(ROOT / self.edited, self.folder / self.edited)
+        if self.edited.endswith(".py"):
+            self.share_cache()
         for made in self.changed:
             made.with_suffix(".sound").replace(made)
         self.changed = []

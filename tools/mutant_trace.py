@@ -1,21 +1,27 @@
-"""Which tests run which lines of C: measured once, by a build that marks what runs (mutant_trace.c).
+"""Which tests run which lines, measured once: in C by a build that marks them (mutant_trace.c), in Python by coverage.
 
-As a plugin of pytest (-p mutant_trace) it notes the marks after each test; children of a test mark the same file.
+As a plugin of pytest (-p mutant_trace) it notes the marks after each test; children of a test mark the same file.  To
+coverage a test is a context; its children find the context's name in the environment.
 """
 
+import contextlib
 import json
 import mmap
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
-from collections import ChainMap
+from collections import ChainMap, defaultdict
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
+import coverage
 import pytest
+from mutant_rules import function_at, functions
 from mutant_shop import ROOT, Shop
 
 MARKS = 1 << 22  # as mutant_trace.c
@@ -39,12 +45,7 @@ class Marks:
         self.tests[name] = (before + seconds, found)
 
 
-marks: Marks | None = None
-
-
-def pytest_configure(config):
-    global marks
-    marks = Marks(os.environ["MUTANT_TRACE"])
+marks = Marks(os.environ["MUTANT_TRACE"]) if "MUTANT_TRACE" in os.environ else None
 
 
 def pytest_collection_finish(session):
@@ -56,6 +57,8 @@ def pytest_collection_finish(session):
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item, nextitem):
     started = time.perf_counter()
+    os.environ["MUTANT_TEST"] = item.nodeid
+    coverage.Coverage.current().switch_context(item.nodeid)
     result = yield
     marks.note(item.nodeid, time.perf_counter() - started)
     return result
@@ -69,6 +72,15 @@ def pytest_unconfigure(config):
 
 TEST_OPTIONS = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not long")
 FLAGS = "-O0 -g -w -MMD -fsanitize-coverage=trace-pc"
+LINES_OF_PYTHON = """[run]
+include = {folder}/src/metal_dlpack/*
+data_file = {data}
+context = ${{MUTANT_TEST}}
+core = ctrace
+parallel = true
+patch = _exit
+disable_warnings = module-not-measured, no-data-collected, module-not-imported
+"""
 
 
 def test_environment(shop: Shop) -> dict[str, str]:
@@ -76,12 +88,13 @@ def test_environment(shop: Shop) -> dict[str, str]:
     return os.environ | {
         "PYTHONPATH": os.pathsep.join(map(str, path)),
         "PYTHONDONTWRITEBYTECODE": "1",
+        "SOFTMETAL_CACHE": str(shop.cache),
         "SOFTMETAL_VALIDATION": "1",
     }
 
 
-def run_file(shop: Shop, test_file: str) -> dict[str, tuple[float, list[int]]]:
-    """Its tests by name: seconds, and which bytes of the module's code were marked."""
+def run_file(shop: Shop, settings: Path, test_file: str) -> dict[str, tuple[float, list[int]]]:
+    """Its tests by name: seconds, and which bytes of the module's code were marked.  coverage writes its own."""
     with tempfile.TemporaryDirectory(dir=shop.folder) as folder:
         marked = Path(folder, "marks")
         with marked.open("wb") as file:
@@ -89,30 +102,63 @@ def run_file(shop: Shop, test_file: str) -> dict[str, tuple[float, list[int]]]:
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *TEST_OPTIONS, "-p", "mutant_trace", test_file],
             cwd=shop.folder,
-            env=test_environment(shop) | {"MUTANT_TRACE": str(marked)},
+            env=test_environment(shop) | {"MUTANT_TRACE": str(marked), "COVERAGE_PROCESS_START": str(settings)},
             capture_output=True,
             text=True,
             check=False,
         )
-        if done.returncode not in (0, 5):  # 5: no tests, all are long
+        if done.returncode not in (0, 1, 5):  # 5: no tests, all are long
             sys.exit(f"without a mutant, {test_file} ends with {done.returncode}:\n{done.stdout[-3000:]}")
-        return json.loads(Path(f"{marked}.json").read_text())
+        tests = json.loads(Path(f"{marked}.json").read_text())
+        for failed in set(re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", done.stdout, re.M)) & tests.keys():
+            print(f"fails while it is measured, and is left out: {failed}", flush=True)
+            del tests[failed]
+        return tests
 
 
-def lines_of(shop: Shop, places: list[int]) -> list[tuple[str, str, str]]:
-    """(file, function, text of the line) of each place.  A mark is where the call returns: the line is before it."""
+Line = tuple[str, str, str]  # file, function, text
+
+
+@cache
+def lines_in(file: str) -> dict[int, Line]:
+    """By number.  Of a file that is not ours, nothing."""
+    text = (ROOT / file).read_text() if (ROOT / file).is_file() else ""
+    named, at, lines = functions(file, text), 0, {}
+    for number, line in enumerate(text.splitlines(keepends=True), 1):
+        function = function_at(named, at + len(line) - len(line.lstrip()))
+        lines[number] = file, function.name if function else "", line.strip()
+        at += len(line)
+    return lines
+
+
+def line_at(file: str, number: int) -> Line:
+    return lines_in(file).get(number, (file, "", ""))
+
+
+def lines_of(shop: Shop, places: list[int]) -> dict[int, Line]:
+    """What stands at each place.  A mark is where the call returns: the line is before it."""
     asked = "\n".join(hex(place - 1) for place in places)
-    command = ["addr2line", "-f", "-e", str(shop.module)]
+    command = ["addr2line", "-e", str(shop.module)]
     answers = subprocess.run(command, input=asked, capture_output=True, text=True, check=True).stdout.splitlines()
-    texts: dict[str, list[str]] = {}
-    found = []
-    for function, where in zip(answers[::2], answers[1::2], strict=True):
+    found = {}
+    for place, where in zip(places, answers, strict=True):
         path, _, number = where.partition(" ")[0].rpartition(":")
         file = path.removeprefix(f"{shop.folder}/").removeprefix("./")
-        if file not in texts:
-            texts[file] = (ROOT / file).read_text().splitlines() if (ROOT / file).is_file() else []
-        is_known = number.isdigit() and 0 < int(number) <= len(texts[file])
-        found.append((file, function, texts[file][int(number) - 1].strip() if is_known else ""))
+        found[place] = line_at(file, int(number) if number.isdigit() else 0)
+    return found
+
+
+def lines_of_python(shop: Shop, data: Path) -> dict[str, set[Line]]:
+    """By test."""
+    found = defaultdict(set)
+    for written in data.parent.glob(f"{data.name}.*"):
+        seen = coverage.CoverageData(str(written))
+        with contextlib.suppress(coverage.exceptions.DataError):  # its process was killed meanwhile
+            seen.read()
+        for path in seen.measured_files():
+            for number, tests in seen.contexts_by_lineno(path).items():
+                for test in tests:
+                    found[test].add(line_at(str(Path(path).relative_to(shop.folder)), number))
     return found
 
 
@@ -127,15 +173,15 @@ def measure(path: Path, workers: int) -> None:
         source = ROOT / "tools" / "mutant_trace.c"
         subprocess.run(["gcc", "-O2", "-fPIC", "-c", source, "-o", hook], check=True)
         shop = Shop(Path(scratch, "traced"), FLAGS, str(hook))
+        data, settings = Path(scratch, "python"), Path(scratch, "coverage.ini")
+        settings.write_text(LINES_OF_PYTHON.format(folder=shop.folder, data=data))
         with ThreadPoolExecutor(workers) as pool:
-            runs = dict(ChainMap(*pool.map(lambda file: run_file(shop, file), test_files())))
-        places = sorted({place for _, marked in runs.values() for place in marked})
-        lines = lines_of(shop, places)
-    numbers = {line: i for i, line in enumerate(dict.fromkeys(lines))}
-    number_of = {place: numbers[line] for place, line in zip(places, lines, strict=True)}
-    tests = {
-        name: (seconds, sorted({number_of[place] for place in marked})) for name, (seconds, marked) in runs.items()
-    }
+            runs = dict(ChainMap(*pool.map(lambda file: run_file(shop, settings, file), test_files())))
+        marks_of_c = lines_of(shop, sorted({place for _, marked in runs.values() for place in marked}))
+        python = lines_of_python(shop, data)
+    ran = {name: {marks_of_c[place] for place in marked} | python[name] for name, (_, marked) in runs.items()}
+    numbers = {line: i for i, line in enumerate(sorted(set().union(*ran.values())))}
+    tests = {name: (seconds, sorted(map(numbers.get, ran[name]))) for name, (seconds, _) in runs.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"of": fingerprint(), "lines": list(numbers), "tests": tests}))
 
@@ -143,9 +189,7 @@ def measure(path: Path, workers: int) -> None:
 def fingerprint() -> str:
     """Of all that a measurement depends on."""
     whole = sha256()
-    for path in sorted(
-        [*(ROOT / "src").rglob("*.[chm]"), *(ROOT / "src").rglob("*.py"), *(ROOT / "tests").rglob("*.*")]
-    ):
+    for path in sorted([*(ROOT / "src").rglob("*.*"), *(ROOT / "tests").rglob("*.*")]):
         if path.suffix in (".c", ".h", ".m", ".py"):
             whole.update(path.read_bytes())
     return whole.hexdigest()
@@ -159,26 +203,23 @@ class Trace:
         known = json.loads(path.read_text())
         self.fingerprint = known["of"]
         self.seconds = {name: seconds for name, (seconds, _) in known["tests"].items()}
-        self.tests_of_line: dict[tuple[str, str, str], set[str]] = {tuple(line): set() for line in known["lines"]}
-        self.tests_of_function: dict[tuple[str, str], set[str]] = {}
+        self.tests_of_part: dict[tuple[str, ...], set[str]] = defaultdict(set)  # of a file, a function, or a line
         for name, (_, numbers) in known["tests"].items():
             for number in numbers:
-                line = tuple(known["lines"][number])
-                self.tests_of_line[line].add(name)
-                self.tests_of_function.setdefault(line[:2], set()).add(name)
+                line = known["lines"][number]
+                for length in (1, 2, 3):
+                    self.tests_of_part[tuple(line[:length])].add(name)
 
     def tests_of(self, file: str, function: str, lines: list[str]) -> tuple[set[str], set[str]]:
         """Those that run the last of these lines that begins a block, and all that run the function."""
-        of_function = self.tests_of_function.get((file, function), set())
+        # Python outside of functions runs when its file is imported: for all that use the file.
+        of_function = self.tests_of_part[(file, function) if function else (file,)]
         for line in reversed(lines):
-            if tests := self.tests_of_line.get((file, function, line.strip())):
+            if tests := self.tests_of_part[file, function, line.strip()]:
                 return tests, of_function
         return of_function, of_function
 
     def tests_of_folder(self, folder: Path) -> set[str]:
         """All that run something of a folder's."""
-        found: set[str] = set()
-        for (file, _), tests in self.tests_of_function.items():
-            if Path(file).parent == folder:
-                found |= tests
-        return found
+        files = (part for part in self.tests_of_part if len(part) == 1 and Path(part[0]).parent == folder)
+        return set().union(*map(self.tests_of_part.get, files))

@@ -1,6 +1,7 @@
-"""Would a test notice?  Break the C core in one place at a time, and run the tests that reach the place.
+"""Would a test notice?  Break the sources in one place at a time, and run the tests that reach the place.
 
-    python tools/mutants.py                 400 mutants; ends with 1 if one survives
+    python tools/mutants.py                 400 mutants of the C core; ends with 1 if one survives
+    python tools/mutants.py --of=softmetal  100 of the software Metal; --of=python: of what mutant_rules.SOURCES names
     python tools/mutants.py --count 1000    so many
     python tools/mutants.py pool.c retain   those whose name holds these words, of all that there are
     python tools/mutants.py --reasons       those that have a reason to survive: each must survive indeed
@@ -8,10 +9,11 @@
     python tools/mutants.py --seconds 10    a quick look: so many seconds of tests for each
     python tools/mutants.py --list [WORDS]  their names
 
-mutant_rules.py makes them; `/* mutant survives (RULE): why */` at the line says that no test can see one (marks.py).
-Each is built against the software Metal in a copy of the checkout (mutant_shop.py), and runs with
-SOFTMETAL_VALIDATION=1 the tests that reach its function (mutant_trace.py): first the quick ones of its folder that
-reach its line, then all others.  It is caught if a test fails, crashes or hangs; the run says which it was.
+mutant_rules.py makes them; `/* mutant survives (RULE): why */` at the line says that no test can see one (marks.py;
+in Python a comment).  Each is built against the software Metal in a copy of the checkout
+(mutant_shop.py), and runs with SOFTMETAL_VALIDATION=1 the tests that reach its function (mutant_trace.py): first the
+quick ones of its folder that reach its line, then all others.  It is caught if a test fails, crashes or hangs; the run
+says which it was.
 """
 
 import argparse
@@ -21,9 +23,9 @@ import queue
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,13 +35,25 @@ from mutant_shop import ROOT, SAME, Shop
 from mutant_trace import Trace, fingerprint, measure, test_environment
 
 TRACE = ROOT / "build" / "mutants" / "trace.json"
-COUNT = 400
+COUNTS = {"core": 400, "softmetal": 100, "python": 100}  # of each part of mutant_rules.SOURCES
 WORKERS = 2
 #: Seconds of tests, as they take without a mutant: the first run's, the second's.
 FIRST, SECOND = 2, 10
 
 #: Where the tests are not in the folder of the same name.
-TESTS_OF = {mutant_rules.BRIDGE: "tests/metal/", "src/metal/copy_kernel.c": "tests/copy/"}
+TESTS_OF = {
+    mutant_rules.BRIDGE: "tests/metal/",
+    "src/metal/copy_kernel.c": "tests/copy/",
+    "src/softmetal": "tests/softmetal/",
+    "src/metal_dlpack/msl": "tests/msl/",
+    "src/metal_dlpack": "tests/package/",
+}
+
+
+def folder_of(file: str) -> str:
+    """Where its own tests are."""
+    parents = map(str, (Path(file), *Path(file).parents))
+    return next((TESTS_OF[path] for path in parents if path in TESTS_OF), f"tests/{Path(file).parent.name}/")
 
 
 # ---- which tests ----
@@ -48,20 +62,16 @@ TESTS_OF = {mutant_rules.BRIDGE: "tests/metal/", "src/metal/copy_kernel.c": "tes
 def place_of(mutant: Mutant) -> tuple[str, list[str]]:
     """The function that it changes, and the function's lines up to there."""
     text = (ROOT / mutant.file).read_text()
-    start, end = mutant.start, mutant.end
-    for function in mutant_rules.functions(mutant_rules.blank(text)):
-        if function.start <= start < function.end:
-            return function.name, text[function.start - 2 : end].splitlines()
-    return "", []
+    function = mutant_rules.function_at(mutant_rules.functions(mutant.file, text), mutant.start)
+    return (function.name, text[function.head : mutant.end].splitlines()) if function else ("", [])
 
 
 def runs_of(mutant: Mutant, trace: Trace, budget: float) -> list[list[str]]:
     """The tests that reach its function, quick ones first, in runs: its folder's at the line, a few more, the rest."""
     reach_line, reach_function = trace.tests_of(mutant.file, *place_of(mutant))
-    folder = TESTS_OF.get(mutant.file, f"tests/{Path(mutant.file).parent.name}/")
-    near = {name for name in trace.seconds if name.startswith(folder)}
+    near = {name for name in trace.seconds if name.startswith(folder_of(mutant.file))}
     # What reaches nothing of a folder that it is there to test compiles the sources itself.
-    compiling = near - trace.tests_of_folder(Path(mutant.file).parent)
+    compiling = set() if mutant.file.endswith(".py") else near - trace.tests_of_folder(Path(mutant.file).parent)
     stages = ((near & reach_line | compiling, FIRST), (reach_line, SECOND), (near | reach_function, budget))
     done: set[str] = set()
     runs, total = [], 0.0
@@ -103,7 +113,7 @@ class Runner:
     def test(self, tests: list[str], seconds: float) -> str:
         """ "" where all pass, or what happened.  A run that writes nothing for so long hangs."""
         output = self.shop.folder / "output.txt"
-        request = {"tests": tests, "options": ["-x"], "environment": {}, "seconds": seconds, "output": str(output)}
+        request = {"tests": tests, "options": ["-x"], "seconds": seconds, "output": str(output)}
         self.server.stdin.write(json.dumps(request) + "\n")
         self.server.stdin.flush()
         code = json.loads(self.server.stdout.readline())
@@ -126,7 +136,7 @@ class Verdict:
     seconds: float
 
 
-def judge(mutant: Mutant, runner: Runner, trace: Trace, budget: float) -> tuple[str, str]:
+def outcome(mutant: Mutant, runner: Runner, trace: Trace, budget: float) -> tuple[str, str]:
     text = (ROOT / mutant.file).read_text()
     if problem := runner.shop.change(mutant.file, mutant.apply(text)):
         return ("same" if problem == SAME else "broken"), problem
@@ -137,18 +147,15 @@ def judge(mutant: Mutant, runner: Runner, trace: Trace, budget: float) -> tuple[
     return "SURVIVES", f"{sum(map(len, runs))} tests"
 
 
-def work(todo: queue.Queue, runner: Runner, trace: Trace, budget: float, done: list[Verdict]) -> None:
-    while True:
-        try:
-            mutant = todo.get_nowait()
-        except queue.Empty:
-            return
-        started = time.monotonic()
-        word, detail = judge(mutant, runner, trace, budget)
-        verdict = Verdict(mutant, word, detail, time.monotonic() - started)
-        done.append(verdict)
-        if word in ("caught", "SURVIVES"):
-            print(f"{word:8}  {mutant.name}: {detail} ({verdict.seconds:.1f} s)", flush=True)
+def judge(mutant: Mutant, free: queue.Queue, trace: Trace, budget: float) -> Verdict:
+    """By the next runner that is free."""
+    runner = free.get()
+    started = time.monotonic()
+    verdict = Verdict(mutant, *outcome(mutant, runner, trace, budget), time.monotonic() - started)
+    free.put(runner)
+    if verdict.word in ("caught", "SURVIVES"):
+        print(f"{verdict.word:8}  {mutant.name}: {verdict.detail} ({verdict.seconds:.1f} s)", flush=True)
+    return verdict
 
 
 def fail_anyway(tests: set[str], runner: Runner, trace: Trace) -> set[str]:
@@ -183,18 +190,13 @@ def check_catchers(done: list[Verdict], runner: Runner, trace: Trace) -> None:
 
 
 def judge_all(mutants: list[Mutant], trace: Trace, budget: float, workers: int) -> list[Verdict]:
-    todo: queue.Queue = queue.Queue()
-    for mutant in mutants:
-        todo.put(mutant)
-    done: list[Verdict] = []
-    with tempfile.TemporaryDirectory() as scratch:
+    free: queue.Queue = queue.Queue()
+    with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(workers) as pool:
         runners = [Runner(Path(scratch, f"shop{i}")) for i in range(workers)]
         check_sound(runners[0], trace)
-        threads = [threading.Thread(target=work, args=(todo, runner, trace, budget, done)) for runner in runners]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        for runner in runners:
+            free.put(runner)
+        done = list(pool.map(lambda mutant: judge(mutant, free, trace, budget), mutants))
         check_catchers(done, runners[0], trace)
         for runner in runners:
             runner.close()
@@ -204,20 +206,16 @@ def judge_all(mutants: list[Mutant], trace: Trace, budget: float, workers: int) 
 # ---- the command ----
 
 
-def everything() -> list[Mutant]:
-    return [mutant for mutants in mutant_rules.all_mutants().values() for mutant in mutants]
-
-
 def chosen(options: argparse.Namespace) -> list[Mutant]:
     if options.given:
         found, gone = mutant_rules.read_given(options.given)
         print(*(f"gone      {name}" for name in gone), sep="\n")
         return found
-    if options.reasons:
-        return [mutant for mutant in everything() if mutant.reason]
-    if options.words:
-        return [mutant for mutant in everything() if all(word in mutant.name for word in options.words)]
-    return mutant_rules.choose(options.count)
+    if options.reasons or options.words:
+        everything = (mutant for mutants in mutant_rules.all_mutants().values() for mutant in mutants)
+        named = (mutant for mutant in everything if all(word in mutant.name for word in options.words))
+        return [mutant for mutant in named if mutant.reason or not options.reasons]
+    return mutant_rules.choose(options.count or COUNTS[options.of], options.of)
 
 
 def write(mutants: list[Mutant], path: Path) -> None:
@@ -227,9 +225,8 @@ def write(mutants: list[Mutant], path: Path) -> None:
             text = (ROOT / mutant.file).read_text()
             first, last = text.rfind("\n", 0, mutant.start) + 1, text.find("\n", mutant.end)
             lines = text[first:last]
-            begin = next(
-                (f.start for f in mutant_rules.functions(mutant_rules.blank(text)) if f.start <= first < f.end), 0
-            )
+            function = mutant_rules.function_at(mutant_rules.functions(mutant.file, text), mutant.start)
+            begin = min(first, function.start) if function else 0
             given = {"name": mutant.name, "function": mutant.function, "text": lines}
             given |= {"nth": text.count(lines, begin, first) + 1}
             given |= {"instead": text[first : mutant.start] + mutant.instead + text[mutant.end : last]}
@@ -251,7 +248,8 @@ def report(done: list[Verdict], equivalent: int, must_survive: bool) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="*")
-    parser.add_argument("--count", type=int, default=COUNT)
+    parser.add_argument("--of", choices=COUNTS, default="core")
+    parser.add_argument("--count", type=int)
     parser.add_argument("--workers", type=int, default=WORKERS)
     parser.add_argument("--seconds", type=float, default=math.inf, help="of tests for each mutant, and no more")
     parser.add_argument("--reasons", action="store_true")

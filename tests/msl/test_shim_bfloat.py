@@ -105,7 +105,7 @@ def test_each_operator_makes_the_type_that_metal_says(shim):
     """Arithmetic beside float and half is theirs, beside an integer bfloat's; a comparison is true or false."""
     made = {"b, b": "bfloat", "b, i": "bfloat", "i, b": "bfloat", "b, 2": "bfloat"}
     made |= dict.fromkeys(("b, x", "x, b", "b, h", "h, b"), "float")
-    types = {op: made for op in "+-*/"} | {op: dict.fromkeys(made, "bool") for op in ("==", "!=", "<", ">", "<=", ">=")}
+    types = dict.fromkeys("+-*/", made) | {op: dict.fromkeys(made, "bool") for op in ("==", "!=", "<", ">", "<=", ">=")}
     asserted = "".join(
         f"static_assert(is_same_v<decltype({operands.replace(',', f' {op}')}), {kind}>);\n"
         for op, of_operands in types.items()
