@@ -102,8 +102,8 @@ PyObject *kernel_new_object(md_state *state, const device_record *device, PyObje
                             bridge_kernel *kernel, const bridge_kernel_facts *facts,
                             PyObject *order);
 
-/* kernel_signature.c: a list of (place in `facts` or -1, name, is it threadgroup memory), in the
- * order in which a call gives arguments; `text` is the source.  Owned (+1).  NULL with TypeError
+/* kernel_signature.c: a list of (place in `facts` or -1, name, is it threadgroup memory, is it in
+ * the constant address space), in the order in which a call gives arguments; `text` is the source.  Owned (+1).  NULL with TypeError
  * where the two disagree. */
 PyObject *kernel_order_of(PyObject *text, PyObject *name, const bridge_kernel_facts *facts);
 

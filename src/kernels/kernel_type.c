@@ -193,6 +193,10 @@ set_parameter(kernel_parameter *parameter, const bridge_parameter *facts, PyObje
     return is_ready ? 0 : -1;
 }
 
+/* Of what is bound in the constant address space; Metal's reflection does not name the space.  Source:
+ * Metal Feature Set Tables, "minimum constant buffer offset alignment" of Apple's GPUs. */
+#define CONSTANT_ALIGNMENT 4
+
 /* One that Metal lists at `place`, or one that it does not list at all: of that the signature
  * alone is known. */
 static int
@@ -200,14 +204,18 @@ set_place(const KernelObject *self, kernel_parameter *parameter,
           const bridge_kernel_facts *facts, PyObject *row)
 {
     bridge_parameter unlisted = {.is_read = true};
-    int place, is_threadgroup;
-    if (!PyArg_ParseTuple(row, "isp", &place, &unlisted.name, &is_threadgroup)) {
+    int place, is_threadgroup, is_constant;
+    if (!PyArg_ParseTuple(row, "ispp", &place, &unlisted.name, &is_threadgroup, &is_constant)) {
         return -1;
     }
     unlisted.kind = is_threadgroup ? BRIDGE_PARAMETER_THREADGROUP : BRIDGE_PARAMETER_BUFFER;
     parameter->is_unlisted = place < 0;
-    return set_parameter(parameter, place < 0 ? &unlisted : &facts->parameters[place],
-                         self->name);
+    int result =
+        set_parameter(parameter, place < 0 ? &unlisted : &facts->parameters[place], self->name);
+    if (is_constant && parameter->alignment < CONSTANT_ALIGNMENT) {
+        parameter->alignment = CONSTANT_ALIGNMENT;
+    }
+    return result;
 }
 
 static int

@@ -123,6 +123,34 @@ REFUSED = [
 ]  # fmt: skip
 
 
+IN_SPACE = """
+using namespace metal;
+[[kernel]] void read({space} const {type} *x [[buffer(1)]], device float *out [[buffer(0)]], uint i [[thread_position_in_grid]])
+{{
+    out[i] = x[i];
+}}
+"""
+
+
+@pytest.mark.parametrize("space", ["constant", "device"])
+@pytest.mark.parametrize(("dtype", "type_name"), [("uint8", "uchar"), ("float16", "half"), ("float32", "float")])
+def test_an_offset_in_the_constant_address_space_is_a_multiple_of_four_bytes(space, dtype, type_name):
+    """As Apple's GPUs ask, whose reflection does not name the space."""
+    kernel = md.kernel(IN_SPACE.format(space=space, type=type_name))
+    x, out = md.asarray(np.arange(32, dtype=dtype), copy=True), md.zeros(16)
+    for first in range(8):
+        if space == "constant" and first * x.dtype.itemsize % 4:
+            with pytest.raises(
+                ValueError, match=r"argument 'x': the array begins at byte \d+ of its buffer.* multiple of 4"
+            ):
+                kernel(x[first:], out, n=16)
+        else:
+            kernel(x[first:], out, n=16)
+            assert out.tolist() == list(range(first, first + 16))
+    kernel(x=x.copy()[4:], out=out, n=16)
+    assert out.tolist() == list(range(4, 20))
+
+
 @pytest.mark.parametrize(("name", "make", "error", "sentence"), REFUSED)
 def test_an_array_that_does_not_suit_the_type_is_refused(name, make, error, sentence):
     x = make()

@@ -27,6 +27,7 @@ class Written:
     end: int
     name: str
     space: str | None  # "buffer" or "threadgroup": what its address space says
+    is_constant: bool  # in the constant address space
     attributes: dict[str, tuple[str, ...]]
 
     def kind(self) -> str | None:
@@ -49,7 +50,7 @@ def _read(tokens: Tokens, first: int, end: int, named: Mapping[str, list[str]]) 
         declared.spaces if declared and declared.spaces else [space for word in words for space in named.get(word, [])]
     )
     space = next((_BOUND[word] for word in spaces if word in _BOUND), None)
-    return Written(first, end, name, space, found)
+    return Written(first, end, name, space, "constant" in spaces, found)
 
 
 # ---- the order of a call ----
@@ -69,6 +70,7 @@ class Place(NamedTuple):
     listed: int
     name: str
     is_threadgroup: bool
+    is_constant: bool = False  # in the constant address space, as far as the signature is known
 
 
 def order(text: str, asked: tuple[str, Sequence[tuple[str, str, int]]]) -> list[Place]:
@@ -97,6 +99,7 @@ class _Parameter:
     kind: str | None  # None: of the thread, a texture, or what a macro hides
     index: int | None  # None: not written as a number
     is_certain: bool  # it is there whatever macros and constants say
+    is_constant: bool
 
     def is_listed_as(self, one: Binding) -> bool:
         is_alike = self.kind is None or one.kind in {"", self.kind}
@@ -117,7 +120,8 @@ class _Signature:
         for parameter in self.parameters:
             found = next((at for at, one in enumerate(listed) if parameter.is_listed_as(one)), -1)
             if found >= 0 or (parameter.kind is not None and parameter.is_certain):
-                places.setdefault(parameter.name, Place(found, parameter.name, parameter.kind == "threadgroup"))
+                is_threadgroup = parameter.kind == "threadgroup"
+                places.setdefault(parameter.name, Place(found, parameter.name, is_threadgroup, parameter.is_constant))
         return list(places.values())
 
 
@@ -197,7 +201,7 @@ def _signature(plain: str, at: int, macros: set[str]) -> _Signature | None:
         is_known = bool(one.name) and (one.kind() is not None or bool(one.attributes))
         is_whole = is_whole and is_known and depth == 0
         is_certain = depth == 0 and "function_constant" not in one.attributes
-        parameters.append(_Parameter(one.name, one.kind(), _index(one, macros), is_certain))
+        parameters.append(_Parameter(one.name, one.kind(), _index(one, macros), is_certain, one.is_constant))
     return _Signature(function, tuple(parameters), is_whole)
 
 
