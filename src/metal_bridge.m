@@ -905,8 +905,10 @@ bridge_language_newest(void)
         return 0;
     }
     IN_POOL;
-    MTLCompileOptions *options = [[[MTLCompileOptions alloc] init] autorelease];
-    return (unsigned)newest_language([options languageVersion]);
+    MTLCompileOptions *options = [[MTLCompileOptions alloc] init];
+    NSUInteger newest = newest_language([options languageVersion]);
+    [options release];
+    return (unsigned)newest;
 }
 
 /* +1 */

@@ -21,7 +21,7 @@ STRICT = ["-O0", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"]
 #: What the bridge may ask for, and from whom.  A longer list here is a larger border: look at it.
 FROM_METAL = {"_MTLCreateSystemDefaultDevice", "_MTLCopyAllDevices", "_MTLLibraryErrorDomain"}
 CLASSES_OF_METAL = {"_OBJC_CLASS_$_MTLCompileOptions", "_OBJC_CLASS_$_MTLFunctionConstantValues"}
-FROM_FOUNDATION = {"_OBJC_CLASS_$_NSAutoreleasePool", "_OBJC_CLASS_$_NSString"}
+FROM_FOUNDATION = {"_OBJC_CLASS_$_NSAutoreleasePool", "_OBJC_CLASS_$_NSProcessInfo", "_OBJC_CLASS_$_NSString"}
 #: C functions, by framework.
 FROM_C = {
     "CoreFoundation": {"CFGetTypeID", "CFRetain", "CFRelease"},
