@@ -563,6 +563,12 @@ if (lane % 3 == 0) x += simd_sum(x);
 else for (uint k = 0; k < lane; k++) x += simd_max(x);
 simdgroup_barrier(mem_flags::mem_none);
 b[i] = x;""",
+    "a barrier of a SIMD-group that lies before the place where some of its lanes are": """float x = a[i];
+for (uint k = 0; k < uint(a[i]) + 2; k++) {
+  simdgroup_barrier(mem_flags::mem_none);
+  if (lane % 2 == 1) x += simd_sum(x);
+}
+b[i] = x;""",
     "numbers of 4 and 2 bytes, and packed vectors, at multiples of theirs": """packed_float3 v = *(device const packed_float3 *)(a + i % 64);
 half h = *((device const half *)a + t);
 b[i] = v.x + v.z + float(h);""",
