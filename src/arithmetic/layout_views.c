@@ -294,7 +294,7 @@ fit_moving(const strided_layout *in, int count, const int64_t *extents, int64_t 
         int old_end = old + 1, new_end = new + 1;
         int64_t old_items = in->shape[old], new_items = extents[new];
         while (old_items != new_items) {
-            if (new_items < old_items) {
+            if (new_items < old_items) { /* mutant survives (bound): they are not equal */
                 new_items *= extents[new_end++];
             }
             else {
@@ -317,7 +317,7 @@ has_one(int ndim, const int64_t *shape)
     for (int axis = 0; axis < ndim; axis++) {
         result |= shape[axis] == 1;
     }
-    return result;
+    return result; /* mutant survives (constant returned): only slower */
 }
 
 typedef enum { FIT_OK, FIT_NOT_A_VIEW, FIT_OVERFLOW } fit_result;
@@ -335,6 +335,7 @@ fit_strides(const strided_layout *in, int ndim, const int64_t *shape, int64_t *s
         layout_squeezed(in, &moving);
         from = &moving;
     }
+    /* mutant survives (bound): neither has an axis that moves */
     if (ndim > 0 && !has_one(ndim, shape)) {
         return fit_moving(from, ndim, shape, strides) ? FIT_OK : FIT_NOT_A_VIEW;
     }
@@ -343,12 +344,14 @@ fit_strides(const strided_layout *in, int ndim, const int64_t *shape, int64_t *s
             extents[count++] = shape[axis];
         }
     }
+    /* mutant survives (bound): neither has an axis that moves */
     if (count > 0 && !fit_moving(from, count, extents, moves)) {
         return FIT_NOT_A_VIEW;
     }
     int64_t extent = 1, stride = in->ndim > 0 ? in->strides[in->ndim - 1] : 1;
     for (int axis = ndim - 1; axis >= 0; axis--) {
-        if (shape[axis] != 1 && count > 0) { /* GCC cannot see that they agree */
+        /* mutant survives (bound): GCC cannot see that they agree */
+        if (shape[axis] != 1 && count > 0) {
             stride = moves[--count];
         }
         else if (!continue_stride(extent, stride, in->itemsize, &stride)) {

@@ -151,7 +151,8 @@ def _x86_level() -> str:
     """The level with F16C and FMA, if the machine has it: half and float convert, a product and a sum are one."""
     try:
         with open("/proc/cpuinfo") as file:
-            words = set(file.read(1 << 14).split())  # of the first processor; the others are like it
+            # mutant survives (number #2): of the first processor or of more, they are alike
+            words = set(file.read(1 << 14).split())
     except OSError:
         words = set()
     return "x86-64-v3" if words >= {"avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"} else "x86-64"

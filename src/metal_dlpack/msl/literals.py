@@ -25,6 +25,7 @@ def rewrite(words: list[str]) -> None:
     """Rewrite the numbers among the words, in place."""
     known: dict[str, str] = {}
     for at, word in enumerate(words):
+        # mutant survives (logic #2): only slower: in_cpp leaves what is no number
         if word[:1].isdigit() or (word[:1] == "." and len(word) > 1):
             if word not in known:
                 known[word] = in_cpp(word)
