@@ -180,7 +180,8 @@ static PyObject *
 ask_about(call_python_name name, const char *source, unsigned language, PyObject *function,
           soft_compile_error *error)
 {
-    PyObject *library = Py_BuildValue("(sI)", source, language);
+    bool is_strict = soft_settings_get(SOFT_LEGALITY) != 0;
+    PyObject *library = Py_BuildValue("(sIN)", source, language, PyBool_FromLong(is_strict));
     PyObject *answer = library == NULL ? NULL : call_python(name, library, function);
     Py_XDECREF(library);
     return take_answer(answer, error);

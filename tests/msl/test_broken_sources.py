@@ -132,7 +132,6 @@ UNDEFINED = {
     "a function": "@float g(float x);\nkernel void f(device float *x) { x[0] = g(1); }",
     "a function of a namespace": "namespace n { @float g(float x); }\nkernel void f(device float *x) { x[0] = n::g(1); }",
     "a static function": "@static float g(float x);\nkernel void f(device float *x) { x[0] = g(1); }",
-    "a function of C": '@extern "C" float g(float x);\nkernel void f(device float *x) { x[0] = g(1); }',
     "a template": "@template <class T> T g(T x, metal::vec<T, 2> y);\nkernel void f(device float *x) { x[0] = g(1.0f, float2(1)); }",
     "a member": "struct S {\n@float g(); };\nkernel void f(device float *x) { S s; x[0] = s.g(); }",
     "a variable": "@extern constant float g[4];\nkernel void f(device float *x, constant int &n) { x[0] = g[n]; }",

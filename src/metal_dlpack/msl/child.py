@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
 import signal
 import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
 
 from .errors import CompilerError
 from .flags import EMPTY
@@ -20,30 +23,45 @@ def run(command: list[str], text: str, *, seconds: float = SECONDS) -> tuple[int
 
     What it starts ends with it, also when it takes too long, or this process is interrupted or killed.
     """
+    with started(command, text, seconds=seconds) as ended:
+        return ended()
+
+
+@contextlib.contextmanager
+def started(command: list[str], text: str, *, seconds: float = SECONDS) -> Iterator[Callable[[], tuple[int, str, str]]]:
+    """Run a compiler beside the block, which is given a call that waits for it and returns what `run` does."""
     from metal_dlpack.conformance.tied_process import TiedProcess  # takes a while, and many a kernel is not compiled
 
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="surrogateescape", newline="") as source:
+        source.write(text)
+        source.seek(0)
+        try:
+            child = TiedProcess(
+                command,
+                stdin=source,  # no pipe: the block need not feed it
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                encoding="utf-8",
+                errors="surrogateescape",
+                cwd=EMPTY,  # where a source in quotes is looked for: the user's folder has no part in it, as with Metal
+                env=_environment(),
+            )
+        except OSError as error:
+            raise CompilerError(f"{shlex.join(command[:1])} does not start: {error.strerror}.") from error
+        try:
+            yield lambda: _ended(child, command, seconds)
+        finally:
+            child.end()
+
+
+def _ended(child: subprocess.Popen[str], command: list[str], seconds: float) -> tuple[int, str, str]:
     try:
-        child = TiedProcess(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            encoding="utf-8",
-            errors="surrogateescape",
-            cwd=EMPTY,  # where a source in quotes is looked for: the user's folder has no part in it, as with Metal
-            env=_environment(),
-        )
-    except OSError as error:
-        raise CompilerError(f"{shlex.join(command[:1])} does not start: {error.strerror}.") from error
-    try:
-        output, errors = child.communicate(text, timeout=seconds)
+        output, errors = child.communicate(timeout=seconds)
     except subprocess.TimeoutExpired as error:
         raise CompilerError(
             f"The kernel compiler ({shlex.join(command[:1])}) was stopped: it took longer than {seconds:g} s."
         ) from error
-    finally:
-        child.end()
     return child.returncode, output, errors
 
 

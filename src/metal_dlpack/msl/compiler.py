@@ -10,9 +10,10 @@ it checks and builds; no header of the machine, no variable of the environment t
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from . import cache
@@ -62,7 +63,7 @@ class Compiler:
         if remembered is not None:
             return remembered.decode(errors="surrogateescape")
         output = self._compile([*flags, "-x", "c++", "-"], f'#line 1 "{PROGRAM}"\n{text}', text)
-        kept = _of_the_user(output, text)
+        kept = _of_the_user(output)
         cache.write(key, kept.encode(errors="surrogateescape"))
         return kept
 
@@ -72,6 +73,15 @@ class Compiler:
         source: the user's text, whose lines the errors show; without it they show the translated lines.
         """
         self._compile([*self._precompiled(False), "-fsyntax-only", "-x", "c++", "-"], cpp_text, source)
+
+    @contextlib.contextmanager
+    def reading(self, cpp_text: str, flags: list[str]) -> Iterator[Callable[[], str]]:
+        """Let the compiler read a text beside the block, right or wrong; the block is given a call for what it said."""
+        from .child import started
+
+        arguments = [*self._precompiled(False), "-fsyntax-only", *flags, "-x", "c++", "-"]
+        with started([*self.command, *arguments], cpp_text) as ended:
+            yield lambda: ended()[2]
 
     def build(self, cpp_text: str, out: Path, *, checked: bool = False, source: str | None = None) -> None:
         """Write an image for softmetal to `out`, an absolute path.  Raises SourceError as `check` does."""
@@ -291,10 +301,10 @@ def _file_facts(word: str) -> str:
     return f"{os.path.realpath(found)} {facts.st_size} {facts.st_mtime_ns}"
 
 
-def _of_the_user(preprocessed: str, text: str) -> str:
+def _of_the_user(preprocessed: str) -> str:
     """Clang's markers (`# 3 "file" 2`) become `#line 3 "file"`; what belongs to no file of the user is left out.
 
-    A source has no files but itself.  Raises SourceError if it names one that is there, as if it were not.
+    What is included (1) is a header of ours: clang sees no other file.
     """
     import re
 
@@ -306,9 +316,7 @@ def _of_the_user(preprocessed: str, text: str) -> str:
         if marker is None:
             kept += [_pragma_of_clang(line) if line.startswith("#pragma METAL") else line] if is_kept else []
             continue
-        is_kept = not diagnostics.is_ours(marker[2])
-        if is_kept and marker[3]:
-            raise SourceError(diagnostics.not_found(marker[2], text))
+        is_kept = not marker[3] and not diagnostics.is_ours(marker[2])
         if is_kept:
             kept.append(f'#line {marker[1]} "{marker[2]}"\n')
     return "".join(kept)

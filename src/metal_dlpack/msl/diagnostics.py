@@ -70,7 +70,7 @@ def clean(output: str, lines: Lines | None = None) -> str:
     lines: the user's lines as they were written; without them a line is shown as clang shows it.
     """
     shown = []
-    for error, notes in _groups(_parse(output)):
+    for error, notes in errors_of(output):
         at_user, rest = _moved_to_user(error, notes)
         if at_user.place is None:
             at_user = replace(at_user, place=Place(PROGRAM, 1, 1))
@@ -90,15 +90,6 @@ def lines_of_source(text: str) -> dict[tuple[str, int], str]:
             number = int(directive[1])
             name = re.sub(r"\\(.)", r"\1", directive[2]) if directive[2] is not None else name
     return lines
-
-
-def not_found(file: str, source: str) -> str:
-    """Say of a file that a source includes what clang says of one that is not there."""
-    for (where, number), line in lines_of_source(source).items():
-        if file in line and "include" in line:
-            column = len(line[: line.index(file) - 1].encode()) + 1
-            return f"{where}:{number}:{column}: error: '{file}' file not found\n{line}\n{caret_under(line, column)}\n"
-    return f"{PROGRAM}:1:1: error: '{file}' file not found\n"
 
 
 def metal_names(text: str) -> str:
@@ -138,11 +129,11 @@ def _parse(output: str) -> Iterator[Diagnostic]:
         yield current
 
 
-def _groups(diagnostics: Iterator[Diagnostic]) -> Iterator[tuple[Diagnostic, list[Diagnostic]]]:
-    """Each error with its notes; warnings and theirs are left out."""
+def errors_of(output: str) -> Iterator[tuple[Diagnostic, list[Diagnostic]]]:
+    """Each error of clang's output with its notes; warnings and theirs are left out."""
     error: Diagnostic | None = None
     notes: list[Diagnostic] = []
-    for diagnostic in diagnostics:
+    for diagnostic in _parse(output):
         if diagnostic.kind == "note":
             notes.append(diagnostic)
             continue

@@ -1,7 +1,7 @@
 """What the software Metal asks of the compiler: plain values in and out, so that its C knows no class of this package.
 
-A library is its source and its version of the language.  C keeps those two and hands them over again for each kernel;
-what was translated last is remembered here.
+A library is its source, its version of the language, and whether what Apple's compiler refuses is refused.  C hands
+them over again for each kernel; what was translated last is remembered here.
 """
 
 from collections.abc import Callable
@@ -16,9 +16,9 @@ _TYPES = {"vertex": 1, "fragment": 2, "kernel": 3, "visible": 5, "intersection":
 
 
 @lru_cache(maxsize=16)
-def _library(source: str, language: int) -> msl.Library:
+def _library(source: str, language: int, is_strict: bool) -> msl.Library:
     major, minor = divmod(language, 1 << 16)  # MTLLanguageVersion
-    return msl.open_library(source, 100 * major + 10 * minor)
+    return msl.open_library(source, 100 * major + 10 * minor, is_strict=is_strict)
 
 
 def _answer(ask: Callable[[], object]) -> tuple[int, object]:
@@ -33,15 +33,15 @@ def _answer(ask: Callable[[], object]) -> tuple[int, object]:
         return INTERNAL, str(error)
 
 
-def functions(library: tuple[str, int]) -> tuple[int, object]:
-    """The functions of (source, language), in its order: (name, type, [(constant, type, index, is_required), ...]) each."""
+def functions(library: tuple[str, int, bool]) -> tuple[int, object]:
+    """The functions of (source, language, is_strict), in order: name, type, [(constant, type, index, is_required)]."""
     return _answer(
         lambda: [(one.name, _TYPES[one.stage], list(one.constants)) for one in _library(*library).functions.values()]
     )
 
 
-def image(library: tuple[str, int], function: tuple[str, list[tuple[int, bytes]], bool]) -> tuple[int, object]:
-    """The path of the image of (name, (index, value) of each constant, is it checked), of (source, language)."""
+def image(library: tuple[str, int, bool], function: tuple[str, list[tuple[int, bytes]], bool]) -> tuple[int, object]:
+    """The path of the image of (name, (index, value) of each constant, is it checked), of a library as above."""
     name, constants, checked = function
     return _answer(lambda: _library(*library).compile(name, dict(constants), checked=checked))
 

@@ -91,26 +91,40 @@ class Library:
                 return self._translation.kernel_text(name, constants)
 
 
-def open_library(source: str, version: int = NEWEST_VERSION) -> Library:
+def open_library(source: str, version: int = NEWEST_VERSION, *, is_strict: bool = True) -> Library:
     """Read a source: preprocess it, find its kernels, and check all that is no template.
 
-    version: of the language, as __METAL_VERSION__ says it.  Raises SourceError, CompilerNotFound.
+    version: of the language, as __METAL_VERSION__ says it.  is_strict: what Apple's compiler refuses is refused.
+    Raises SourceError, CompilerNotFound.
     """
     found = compiler.find()
-    key = ["library", *found.key_parts(checked=False), str(version), translator_hash(), source]
+    key = ["library", *found.key_parts(checked=False), str(version), str(is_strict), translator_hash(), source]
     remembered = cache.read(key)
     if remembered is not None:
         return Library(source, version, _from_json(remembered), None)
     translation = _translated(found, source, version)
     with _lines_of_the_user(source):
         checked = translation.checked_text()
-    found.check(checked, source)
+    with _judged(found, translation, source) if is_strict else contextlib.nullcontext():
+        found.check(checked, source)
     with _lines_of_the_user(source):
         functions = [
             Function(name, one.stage, tuple(_constants(translation, one))) for name, one in translation.kernels.items()
         ]
     cache.write(key, json.dumps(functions).encode())
     return Library(source, version, functions, translation)
+
+
+@contextlib.contextmanager
+def _judged(found: compiler.Compiler, translation: Translation, source: str) -> Iterator[None]:
+    """Refuse what is no Metal, once the block has found that it is C++; the compiler reads both at the same time."""
+    from . import space_conversions
+
+    with found.reading(space_conversions.HEAD + translation.text_with_spaces(), space_conversions.FLAGS) as said:
+        yield
+        with _lines_of_the_user(source):
+            translation.refuse_what_metal_has_not()
+        space_conversions.refuse(said(), source)
 
 
 def _constants(translation: Translation, kernel: Kernel) -> Iterator[Constant]:

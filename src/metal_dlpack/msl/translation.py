@@ -16,7 +16,9 @@ from . import (
     declarators,
     function_constants,
     kernels,
+    legality,
     literals,
+    space_conversions,
     swizzles,
     threadgroup_variables,
     unsupported,
@@ -199,12 +201,41 @@ class Translation:
                 named.setdefault(name, []).append(one)
         return named
 
+    def refuse_what_metal_has_not(self) -> None:
+        """Raise SourceError for a construct that C++ has and Metal has not."""
+        entries = {id(one.declaration): one.declaration for one in self.kernels.values() if one.stage == kernels.KERNEL}
+        legality.refuse(self._source, self._declarations, list(entries.values()), self._variables)
+
+    def text_with_spaces(self, kernel: Kernel | None = None) -> str:
+        """The source with the words of address spaces left in it, for space_conversions.py.
+
+        kernel: its instantiation is left too.
+        """
+        tokens = self._source.copy()
+        stay = self._kept(tokens, kernel)
+        space_conversions.prepare(tokens, self.constants, self._variables)
+        self._rewrite(tokens, stay)
+        tokens.gaps = [_PRAGMA.sub("", gap) if "#pragma" in gap else gap for gap in tokens.gaps]
+        return tokens.text()
+
     @cached_property
     def _cpp(self) -> Tokens:
         """The source as C++ but for function constants."""
         tokens = self._source.copy()
+        whole = self._kept(tokens)
+        stay = address_spaces.drop_duplicates(tokens, whole)
+        Choices(self._source).refuse(whole)
+        self._rewrite(tokens, stay)
+        address_spaces.erase(tokens, stay)
+        threadgroup_variables.rewrite(tokens, [one for one in self._variables if tokens.words[one.end]])
+        contraction.rewrite(tokens, stay)
+        tokens.gaps = [_PRAGMA.sub("", gap) if "#pragma" in gap else gap for gap in tokens.gaps]
+        return tokens
+
+    def _kept(self, tokens: Tokens, instantiated: Kernel | None = None) -> list[Declaration]:
+        """Drop the instantiations and what is not supported; return the declarations that stay."""
         for kernel in self.kernels.values():
-            if kernel.instantiation is not None:
+            if kernel.instantiation is not None and kernel is not instantiated:
                 tokens.drop(kernel.instantiation.first, kernel.instantiation.last)
         # Overloads for bfloat, made with Apple's compiler: the shim has them all.
         completes_library = any(word.startswith("__metal_") for word in tokens.words)
@@ -212,20 +243,16 @@ class Translation:
             is_overload = completes_library and one.namespaces[:1] == ("metal",) and one.kind == FUNCTION
             if id(one) in self._lacks or is_overload:
                 tokens.drop(one.first, one.last)
-        stay = [one for one in self._declarations if tokens.words[one.first]]
-        whole, stay = stay, address_spaces.drop_duplicates(tokens, stay)
-        Choices(self._source).refuse(whole)
+        return [one for one in self._declarations if tokens.words[one.first]]
+
+    def _rewrite(self, tokens: Tokens, stay: list[Declaration]) -> None:
+        """All that is not C++ but address spaces and function constants."""
         for one in stay:
             _give_linkage(tokens, one)
         attributes.take_out(tokens)
         conditionals.rewrite(tokens)
         literals.rewrite(tokens.words)
         swizzles.rewrite(tokens, stay)
-        address_spaces.erase(tokens, stay)
-        threadgroup_variables.rewrite(tokens, [one for one in self._variables if tokens.words[one.end]])
-        contraction.rewrite(tokens, stay)
-        tokens.gaps = [_PRAGMA.sub("", gap) if "#pragma" in gap else gap for gap in tokens.gaps]
-        return tokens
 
 
 def _give_linkage(tokens: Tokens, one: Declaration) -> None:
