@@ -54,6 +54,7 @@ class Tokens:
         """Take the words out, `last` included; their lines stay."""
         for index in range(first, last + 1):
             self.words[index] = ""
+            # mutant survives (comparison #2): a space less where nothing stands
             if index > first and len(self.gaps[index]) > 1:
                 self.gaps[index] = "".join(_KEPT_OF_A_GAP.findall(self.gaps[index]))
 
