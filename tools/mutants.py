@@ -212,8 +212,7 @@ def chosen(options: argparse.Namespace) -> list[Mutant]:
         print(*(f"gone      {name}" for name in gone), sep="\n")
         return found
     if options.reasons or options.words:
-        everything = (mutant for mutants in mutant_rules.all_mutants().values() for mutant in mutants)
-        named = (mutant for mutant in everything if all(word in mutant.name for word in options.words))
+        named = (m for made in mutant_rules.all_mutants().values() for m in made if all(w in m.name for w in options.words))
         return [mutant for mutant in named if mutant.reason or not options.reasons]
     return mutant_rules.choose(options.count or COUNTS[options.of], options.of)
 
