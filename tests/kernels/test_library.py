@@ -66,7 +66,7 @@ def test_what_is_no_kernel_is_not_among_them():
     library = md.Library(f"{METAL}{others}kernel void f(device float *x) {{ x[0] = g(); }}")
     assert library.kernels == ("f",)
     assert run(library["f"])[0] == 3
-    with pytest.raises(KeyError, match="'v' is not a kernel of the library, which has .'f',"):
+    with pytest.raises(KeyError, match=r"'v' is not a kernel of the library, which has .'f',"):
         library["v"]
     assert md.Library(METAL + others).kernels == ()
 
