@@ -1,7 +1,6 @@
 """Mutants by rule: one comparison turned, one call dropped, one constant returned, at each place of the sources.
 
-C is read as text, as clang-format leaves it, and Python by its syntax (mutant_python.py).  A rule may make what does
-not compile: that costs a second.
+C is read as text, as clang-format leaves it, Python by its syntax.  What does not compile costs a second.
 A mutant is known by file, function, rule and the code of its line, so it keeps its name when lines move.
 """
 

@@ -212,7 +212,8 @@ def chosen(options: argparse.Namespace) -> list[Mutant]:
         print(*(f"gone      {name}" for name in gone), sep="\n")
         return found
     if options.reasons or options.words:
-        named = (m for made in mutant_rules.all_mutants().values() for m in made if all(w in m.name for w in options.words))
+        everything = mutant_rules.all_mutants().values()
+        named = (m for made in everything for m in made if all(word in m.name for word in options.words))
         return [mutant for mutant in named if mutant.reason or not options.reasons]
     return mutant_rules.choose(options.count or COUNTS[options.of], options.of)
 

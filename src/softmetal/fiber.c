@@ -139,6 +139,7 @@ soft_fiber_make(soft_fiber *fiber)
 void
 soft_fiber_prepare(soft_fiber *fiber, unsigned number, soft_fiber_entry *entry, void *context)
 {
+    /* mutant survives (sign): only slower: stacks share lines of the cache */
     unsigned colour = (number + number / LINES_OF_PAGE) % LINES_OF_PAGE;
     char *top = fiber->stack + SOFT_FIBER_STACK_NBYTES - colour * LINE_NBYTES;
 #ifdef __SANITIZE_ADDRESS__
