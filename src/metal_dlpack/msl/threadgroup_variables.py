@@ -145,11 +145,17 @@ def _read(tokens: Tokens, at: int, first: int, opening: int, names: set[str]) ->
     _refuse_other_places(tokens, at, declared)
     variables = [one for one in declared.declarators if _is_in(tokens, declared, one, names)]
     for one in variables:
-        if one.value < one.end and words[one.value] in {"=", "{"}:
+        value = words[one.value : one.end]
+        if value[:1] in (["="], ["{"]) and not _is_nothing(value):
             raise source_error(tokens, declared.first, _HAS_A_VALUE)
-        if one.name is None or one.is_function or one.value < one.end or not is_block:
+        if one.name is None or one.is_function or value[:1] == [":"] or not is_block:
             raise source_error(tokens, declared.first, _NOT_UNDERSTOOD)
     return Statement(end, declared, variables) if variables else None
+
+
+def _is_nothing(value: list[str]) -> bool:
+    """True of `= {}` and `= {0}`.  Apple's compiler takes them, as in MLX's layer_norm.metal; no page promises zeros."""
+    return "".join(value) in {"={}", "={0}", "{}", "{0}"}
 
 
 def _refuse_other_places(tokens: Tokens, at: int, declared: Declared) -> None:
@@ -205,6 +211,7 @@ def _reference(tokens: Tokens, declared: Declared, one: Declarator, number: int)
     aligning = [text for text in texts if "align" in text.lower()]
     for first, end in behind:
         _drop_what_no_type_has(tokens, first, end)
+    tokens.drop(one.value, one.end - 1)
     tokens.words[one.name] = type_name
     arguments = f"{number}, {type_name}" + (f", {alignment}" if aligning else "")
     members = " ".join(f"{text} char member_{nth};" for nth, text in enumerate(aligning))
