@@ -154,7 +154,7 @@ def _read(tokens: Tokens, at: int, first: int, opening: int, names: set[str]) ->
 
 
 def _is_nothing(value: list[str]) -> bool:
-    """True of `= {}` and `= {0}`.  Apple's compiler takes them, as in MLX's layer_norm.metal; no page promises zeros."""
+    """True of `= {}` and `= {0}`, which Apple's compiler takes (MLX's layer_norm.metal); no page promises zeros."""
     return "".join(value) in {"={}", "={0}", "{}", "{0}"}
 
 
