@@ -58,7 +58,7 @@ from metal_dlpack import msl
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may ignore it
 
-def interrupt(source, math):
+def interrupt(*_, **__):
     signal.raise_signal(signal.SIGINT)
     time.sleep(10)
 
@@ -81,9 +81,9 @@ from metal_dlpack import msl
 compile_really, together = msl.open_library, threading.Barrier(4)
 
 
-def compile_slowly(source, math):
+def compile_slowly(*arguments, **options):
     together.wait(30)  # all of them are inside, so none holds a lock that another wants
-    return compile_really(source, math)
+    return compile_really(*arguments, **options)
 
 
 def names(i):

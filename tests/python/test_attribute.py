@@ -54,9 +54,16 @@ DOORS = {
 }
 
 
+#: What these ask is more than the object's protocol promises: an error of its own is passed over.
+HINTS = {"asarray, buffer"}
+
+
 def test_what_an_attribute_raises_comes_out(subtests):
     for door, (call, _) in DOORS.items():
         for error in (RaisedError, KeyboardInterrupt, MemoryError):
+            if door in HINTS and error is RaisedError:
+                call(error())
+                continue
             with subtests.test(door, error=error), pytest.raises(error):
                 call(error())
 

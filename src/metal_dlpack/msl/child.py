@@ -10,9 +10,13 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from .errors import CompilerError
 from .flags import EMPTY
+
+if TYPE_CHECKING:
+    from metal_dlpack.conformance.tied_process import TiedProcess
 
 #: A template may ask for any amount of work.
 SECONDS = 120
@@ -55,7 +59,7 @@ def started(command: list[str], text: str, *, seconds: float = SECONDS) -> Itera
             child.end()
 
 
-def _ended(child: subprocess.Popen[str], command: list[str], seconds: float) -> tuple[int, str, str]:
+def _ended(child: TiedProcess, command: list[str], seconds: float) -> tuple[int, str, str]:
     try:
         output, errors = child.communicate(timeout=seconds)
     except subprocess.TimeoutExpired as error:

@@ -69,9 +69,9 @@ class Translation:
         return found
 
     def _reached(self, kernel: Kernel) -> set[str]:
-        """The words of a kernel, and of every declaration that one of them names."""
+        """The words of a kernel, its own name, and the words of every declaration that one of them names."""
         if kernel.name not in self._reached_by:
-            reached: set[str] = set()
+            reached = {kernel.declaration.name(self._source)}  # which a parameter of it may have as well
             ahead = {word for one in (kernel.declaration, kernel.instantiation) if one for word in self._mentions(one)}
             while ahead:
                 reached |= ahead
