@@ -63,6 +63,12 @@ def test_a_host_name_leads_to_the_function():
     assert names_of(text, bindings, "three") == "x out n"  # made by a macro: two orders fit, so the indices decide
 
 
+def test_a_parameter_of_a_macro_hides_what_it_stands_for():
+    """`space float *x` seems to have the type `space`: no word of the two systems' disagreement, the indices decide."""
+    text = "#define MAKE(space) \\\n" + PLAIN.replace("device float *x", "space float *x") + "\nMAKE(device)"
+    assert names_of(text, listed()) == "x out n"
+
+
 def test_what_metal_does_not_list_takes_its_place_in_a_call():
     """... if it is there for certain: not what a constant or a condition takes away, and nothing of the thread's."""
     assert names_of(PLAIN, listed({"n": 2})) == "out? x? n"

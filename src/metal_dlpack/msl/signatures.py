@@ -145,7 +145,7 @@ _OF_NO_CODE = re.compile(
       | R"(?P<fence>[^\s()\\]{0,16})\(.*?\)(?P=fence)" | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*'""",
     re.DOTALL | re.VERBOSE,
 )
-_MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
+_MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\(([^()]*)\))?", re.MULTILINE)
 _CONDITION = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|endif)\b", re.MULTILINE)
 _MARK = re.compile(r"\bkernel\b(?=\s*(?:[\w\[\]]|,\s*\w|__attribute__))")
 _HOST_NAME = re.compile(
@@ -171,7 +171,8 @@ def _code(found: re.Match[str]) -> str:
 def _signatures(text: str) -> tuple[_Signature, ...]:
     """Of all that is marked as a kernel, templates and the bodies of macros among it."""
     plain = without_comments(text)
-    macros = set(_MACRO.findall(plain))
+    # In a macro's body its parameters may stand for anything.
+    macros = {word for name, given in _MACRO.findall(plain) for word in (name, *re.findall(r"\w+", given))}
     return tuple(found for mark in _MARK.finditer(plain) if (found := _signature(plain, mark.end(), macros)))
 
 
