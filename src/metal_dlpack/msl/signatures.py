@@ -202,7 +202,7 @@ def _signature(plain: str, at: int, macros: set[str]) -> _Signature | None:
         is_known = bool(one.name) and (one.kind() is not None or bool(one.attributes))
         is_whole = is_whole and is_known and depth == 0
         is_certain = depth == 0 and "function_constant" not in one.attributes
-        parameters.append(_Parameter(one.name, one.kind(), _index(one, macros), is_certain, one.is_constant))
+        parameters.append(_Parameter(one.name, one.kind(), _index(one), is_certain, one.is_constant))
     return _Signature(function, tuple(parameters), is_whole)
 
 
@@ -230,7 +230,7 @@ def _close(plain: str, opening: int) -> int:
     return opening
 
 
-def _index(one: Written, macros: set[str]) -> int | None:
+def _index(one: Written) -> int | None:
     words = next((one.attributes[kind] for kind in ("buffer", "threadgroup") if kind in one.attributes), ())
     return int(words[0]) if len(words) == 1 and words[0].isdecimal() else None
 

@@ -206,13 +206,10 @@ class Translation:
         entries = {id(one.declaration): one.declaration for one in self.kernels.values() if one.stage == kernels.KERNEL}
         legality.refuse(self._source, self._declarations, list(entries.values()), self._variables)
 
-    def text_with_spaces(self, kernel: Kernel | None = None) -> str:
-        """The source with the words of address spaces left in it, for space_conversions.py.
-
-        kernel: its instantiation is left too.
-        """
+    def text_with_spaces(self) -> str:
+        """The source with the words of address spaces left in it, for space_conversions.py."""
         tokens = self._source.copy()
-        stay = self._kept(tokens, kernel)
+        stay = self._kept(tokens)
         space_conversions.prepare(tokens, self.constants, self._variables)
         self._rewrite(tokens, stay)
         tokens.gaps = [_PRAGMA.sub("", gap) if "#pragma" in gap else gap for gap in tokens.gaps]
@@ -232,10 +229,10 @@ class Translation:
         tokens.gaps = [_PRAGMA.sub("", gap) if "#pragma" in gap else gap for gap in tokens.gaps]
         return tokens
 
-    def _kept(self, tokens: Tokens, instantiated: Kernel | None = None) -> list[Declaration]:
+    def _kept(self, tokens: Tokens) -> list[Declaration]:
         """Drop the instantiations and what is not supported; return the declarations that stay."""
         for kernel in self.kernels.values():
-            if kernel.instantiation is not None and kernel is not instantiated:
+            if kernel.instantiation is not None:
                 tokens.drop(kernel.instantiation.first, kernel.instantiation.last)
         # Overloads for bfloat, made with Apple's compiler: the shim has them all.
         completes_library = any(word.startswith("__metal_") for word in tokens.words)
