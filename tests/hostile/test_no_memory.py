@@ -111,12 +111,13 @@ def test_where_no_thread_can_be_made_work_is_refused_until_one_can_be():
         import resource
         import metal_dlpack as md
         md.zeros(4).fill(1, stream=md.Stream())
-        stream = md.Stream()
+        streams = [md.Stream() for _ in range(32)]
         now = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
         before = resource.getrlimit(resource.RLIMIT_AS)
         resource.setrlimit(resource.RLIMIT_AS, (now + (4 << 20), before[1]))
         try:
-            stream.record()
+            for stream in streams:  # the C library keeps the stacks of threads that have ended, and gives them again
+                stream.record()
         except md.MetalError as error:
             print(error)
         resource.setrlimit(resource.RLIMIT_AS, before)
