@@ -197,5 +197,5 @@ def test_the_names_that_a_page_uses_exist():
     import metal_dlpack as md
 
     used = [(page, name) for page in PAGES for name in re.findall(r"(?<![\w./])md\.(\w+)", (ROOT / page).read_text())]
-    assert len(used) > 200
+    assert len(used) > 150
     assert [f"{page}: md.{name}" for page, name in used if not hasattr(md, name)] == []
