@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 
 from .declarations import OTHER, Declaration
 from .tokens import Tokens
@@ -27,28 +28,43 @@ class Integers:
     """The integers that a source's attributes name."""
 
     def __init__(self, tokens: Tokens, declarations: list[Declaration]):
-        self._values = dict(_constants(tokens, declarations))
+        self._written = _constants(tokens, declarations)
 
-    def value(self, words: Sequence[str], depth: int = 0) -> int | None:
+    def value(self, words: Sequence[str]) -> int | None:
         """Return the value, or None where only a compiler knows it."""
-        if not words or len(words) > _MOST_WORDS or depth > 8:
-            return None
-        text = " ".join(_in_python(word) for word in words)
-        try:
-            return self._node(ast.parse(text, mode="eval").body, depth)
-        except (SyntaxError, ValueError, KeyError, ZeroDivisionError):
-            return None
+        return _value(words, self._known)
 
-    def _node(self, node: ast.expr, depth: int) -> int:
-        if isinstance(node, ast.Constant) and type(node.value) is int:
-            return node.value
-        if isinstance(node, ast.BinOp):
-            return _OPERATORS[type(node.op)](self._node(node.left, depth), self._node(node.right, depth))
-        if isinstance(node, ast.Name):
-            value = self.value(self._values[node.id], depth + 1)
-            if value is not None:
-                return value
-        raise ValueError("no integer")
+    @cached_property
+    def _known(self) -> dict[str, int]:
+        """The constants' values, worked out in the order of the source: each is made of earlier ones."""
+        known: dict[str, int] = {}
+        for name, words in self._written:
+            value = _value(words, known)
+            if value is None:
+                known.pop(name, None)
+            else:
+                known[name] = value
+        return known
+
+
+def _value(words: Sequence[str], known: Mapping[str, int]) -> int | None:
+    if not words or len(words) > _MOST_WORDS:
+        return None
+    text = " ".join(_in_python(word) for word in words)
+    try:
+        return _of_node(ast.parse(text, mode="eval").body, known)
+    except (SyntaxError, ValueError, KeyError, ZeroDivisionError):
+        return None
+
+
+def _of_node(node: ast.expr, known: Mapping[str, int]) -> int:
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    if isinstance(node, ast.BinOp):
+        return _OPERATORS[type(node.op)](_of_node(node.left, known), _of_node(node.right, known))
+    if isinstance(node, ast.Name):
+        return known[node.id]
+    raise ValueError("no integer")
 
 
 def _in_python(word: str) -> str:
