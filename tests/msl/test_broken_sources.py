@@ -65,6 +65,19 @@ def test_what_is_not_finished_is_the_users_error(what):
         msl.open_library(HEAD + UNFINISHED[what])
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("".join(f"struct s{nth} {{" for nth in range(400)) + "};" * 400, "bracket nesting level exceeded"),
+        ("kernel void f(device int *x) <% x<:0:> = 1; %>", "expected"),
+    ],
+    ids=["classes within classes", "digraphs"],
+)
+def test_what_the_translator_cannot_read_is_the_compilers_error(text, told):
+    with pytest.raises(msl.SourceError, match=rf"^program_source:3:\d+: error: .*{told}"):
+        msl.open_library(HEAD + text)
+
+
 def test_a_function_constant_of_a_users_type_shows_its_line():
     line = "constant number n [[function_constant(0)]];"
     with pytest.raises(msl.SourceError, match=r"^program_source:4:1: error: the type 'number' .*\n" + re.escape(line)):

@@ -54,6 +54,7 @@ def test_a_bracket_without_its_partner_is_told(text):
         ("größe+über.λ", ["größe", "+", "über", ".", "λ"]),
         ("metal::max(a,b)", ["metal", "::", "max", "(", "a", ",", "b", ")"]),
         (r'"a\"b" c', [r'"a\"b"', "c"]),
+        ('R"x(" ) {\n )" )x" u8R"(")" Rx', ['R"x(" ) {\n )" )x"', 'u8R"(")"', "Rx"]),
     ],
 )
 def test_words(text, words):

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from metal_dlpack.msl.errors import SourceError
+from metal_dlpack.msl.tokens import Tokens, Unbalanced
 from metal_dlpack.msl.translation import Translation
 
 IN_GRID = "softmetal::builtin<softmetal::thread_position_in_grid>"
@@ -60,6 +61,50 @@ def names(source: str, name: str = "f") -> list[str]:
 )
 def test_kernels_by_name(source, found):
     assert list(Translation(source).kernels) == found
+
+
+#: One of each thing that the translator reads.
+WHOLE = [
+    "namespace n::m { template <class T, int k> kernel void f(device T *x [[buffer(0)]]) { threadgroup T a[k], *p = a; } }"
+    'template [[host_name("g")]] [[kernel]] decltype(::n::m::f<int, 3>) ::n::m::f<int, 3>;',
+    "struct S : B<int> { S() : a{1}, b(2) {} float get() const device { return a < b && b > a; } enum class E : int { x = 1 } e; };",
+    "constant bool c [[function_constant(0)]]; constant int d = is_function_constant_defined(c) ? c : 1 + 2;",
+    'extern "C" int f(int); extern "C" { int g() { static constant int n = f(1); static int m; return n; } }',
+    "kernel void f(coherent(device) float *x, uint2 i [[thread_position_in_grid]]) { x[0] = (device float *)x ? 1.5h : 0; }",
+    "typedef threadgroup float shared; using p = device float *; kernel void f() { shared a; alignas(16) threadgroup struct { int b; } s; }",
+    'template <class T> void f(T v) { v.xy += -v.zw; bfloat b = v ? 1 : 0; long long n; float **q; asm(R"(a)"); }',
+]
+
+
+@pytest.mark.parametrize("source", WHOLE)
+def test_a_source_that_ends_anywhere_is_read_to_its_end(source):
+    """What is missing is for the compiler to say: the translator refuses it, or leaves it as it is."""
+    tokens = Tokens.of(source)
+    for at in range(len(tokens.words)):
+        before = "".join(gap + word for gap, word in zip(tokens.gaps[:at], tokens.words[:at], strict=True))
+        opened = [tokens.words[one] for one in tokens.partner if one < at <= tokens.partner[one]]
+        closed = before + " " + "".join({"(": ")", "[": "]", "{": "}"}[word] for word in reversed(opened))
+        without = tokens.copy()
+        without.drop(at, at)
+        for text in (before, closed, without.text()):
+            try:
+                read = Translation(text)
+                read.checked_text()
+                read.text_with_spaces()
+                read.refuse_what_metal_has_not()
+                for kernel in read.kernels.values():
+                    read.constants_of(kernel)
+            except (SourceError, Unbalanced):
+                pass
+
+
+@pytest.mark.parametrize("terms", ["{0} + 1", " + ".join(["{0}"] * 30)])
+def test_an_index_may_be_made_of_constants_that_are_made_of_others(terms):
+    """However long the chain is: each constant is worked out once."""
+    chain = "".join(f"constant int c{nth + 1} = {terms.format(f'c{nth}')};" for nth in range(12))
+    source = f"constant int c0 = 0; {chain} constant bool b [[function_constant(c12)]]; kernel void f() {{}}"
+    index = 12 if terms.endswith("1") else 0
+    assert [one.index for one in Translation(source).constants] == [index]
 
 
 def test_the_name_of_a_kernel_is_its_own():

@@ -152,7 +152,7 @@ def _opens_namespace(tokens: Tokens, at: int) -> tuple[int, tuple[str, ...]] | N
         return None
     names = []
     at += 1
-    while words[at] not in {"{", ";", "="}:
+    while words[at] not in {"{", ";", "=", ""}:  # the last word is empty
         if words[at].isidentifier():
             names.append(words[at])
         at += 1

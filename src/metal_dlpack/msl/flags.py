@@ -57,6 +57,7 @@ QUIET = [
 ALONE = ["--no-default-config", "-nostdinc", "-nostdinc++", "-nobuiltininc"]
 LANGUAGE = [
     "-std=c++17",
+    "-fno-digraphs",  # the translator does not read `<:` as `[`: refused, rather than opened without its kernels
     "-fdeclspec",
     "-fno-exceptions",
     "-fno-rtti",

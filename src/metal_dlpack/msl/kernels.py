@@ -89,7 +89,7 @@ def _instantiated(tokens: Tokens, one: Declaration, functions: dict[str, list[De
     first, end = _declarator(tokens, one)
     close = end - 1
     name_at = first
-    while tokens.words[name_at + 1] == "::":
+    while name_at + 2 < end and tokens.words[name_at + 1] == "::":
         name_at += 2
     name = tokens.words[name_at]
     candidates = [known for known in functions.get(name, []) if known.is_template]

@@ -147,7 +147,7 @@ def _translated(found: compiler.Compiler, source: str, version: int) -> Translat
     try:
         with _lines_of_the_user(source):
             return Translation(preprocessed)
-    except Unbalanced:
+    except (Unbalanced, RecursionError):  # clang takes fewer levels of brackets than the translator
         raise _of_unbalanced(found, preprocessed, source) from None
 
 

@@ -14,7 +14,8 @@ from .errors import PROGRAM
 TOKEN = re.compile(
     r"""
     ((?:\s++|^\#[^\n]*+)*+)                      # the gap
-    ( (?:[^\W\d]|\$)\w*+
+    ( (?:u8|[uUL])?R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)"
+    | (?:[^\W\d]|\$)\w*+
     | "(?:\\.|[^"\\\n])*+" | '(?:\\.|[^'\\\n])*+'
     | \.?\d(?:[eEpP][+-]|'?[\w.])*+              # a number, with its suffix
     | :: | -> | << | [-+*/%&|^!=<>]= | && | \|\| | \+\+ | -- | . )?+
@@ -41,7 +42,7 @@ class Tokens:
     @classmethod
     def of(cls, text: str) -> Tokens:
         """Raises Unbalanced."""
-        gaps, words = (list(column) for column in zip(*TOKEN.findall(text), strict=True))
+        gaps, words, _ = (list(column) for column in zip(*TOKEN.findall(text), strict=True))
         return cls(words, gaps, _partners(words))
 
     def copy(self) -> Tokens:
