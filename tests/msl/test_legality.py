@@ -40,6 +40,7 @@ CASES = {
     "goto": (body("@goto end; end: x[i] = 1;"), body("for (;;) { break; } x[i] = 1;"), "'goto' is not supported"),
     "thread_local": (body("@thread_local int n = 1; x[i] = n;"), body("thread int n = 1; x[i] = n;"), "'thread_local'"),
     "register": (body("@register int n = 1; x[i] = n;"), body("int n = 1; x[i] = n;"), "'register'"),
+    "long long": (body("@long long n = 1; x[i] = n;"), body("unsigned long n = 1; x[i] = n;"), "write the word once"),
     "assembly": (body('@asm volatile("nop");'), 'float f(float) __asm("air.f");', "no inline assembly"),
     "a name of the system's": ('float f(float) @__asm("sinf");', "float f(float);", "no inline assembly"),
     "functions of C": (
@@ -56,6 +57,7 @@ CASES = {
     "a variable of the program": ("@float g = 1;", "constant float g = 1;", "must reside in constant address space"),
     "a constant of the program": ("@const int g = 4;", "constexpr constant int g = 4;", "write 'constant' before 'const'"),
     "a table of the program": ("@static const int g[] = {1, 2};", "constant int g[] = {1, 2};", "must reside in constant"),
+    "a variable in device memory": ("@device int g = 3;", "typedef constant int one; one g = 3;", "must reside in constant"),
     "a variable of a namespace": ("namespace n { @int g{1}; }", "namespace n { constant int g{1}; }", "must reside in"),
     "static": (body("@static int n = 0; x[i] = n++;"), body("int n = 0; x[i] = n++;"), "cannot be declared static"),
     "static const": (
@@ -71,6 +73,12 @@ CASES = {
     # 4 Address Spaces
     "a pointer to no space": ("float f(float @*p) { return *p; }", "float f(thread float *p) { return *p; }", "write 'device"),
     "a reference to no space": ("float f(const float @&p) { return p; }", "float f(const thread float &p) { return p; }", "reference"),
+    "a pointer to a pointer": (
+        "float f(device float *@*p) { return **p; }",
+        "float f(device float *thread *p, float y) { return y * **p; }",
+        "write where the pointer itself is",
+    ),
+    "a reference to a pointer": ("void f(device float *const @&p) {}", "void f(device float *const thread &p) {}", "the pointer itself"),
     "a pointer of the user's type": (
         "struct S { int a; }; int f(S @*s) { return s->a; }",
         "struct S { int a; }; int f(S device *s) { return s->a; }",
@@ -132,6 +140,7 @@ CASES = {
         "kernel void k(threadgroup float *a [[threadgroup(1)]], threadgroup float *b [[threadgroup(0)]]) {}",
         "cannot reserve 'threadgroup'",
     ),
+    "no index": ("kernel void k(device float *x [[@buffer]]) {}", "kernel void k(device float *x) {}", "takes one argument"),
     "an index too high": (
         "kernel void k(device float *x [[@buffer(31)]]) {}",
         "kernel void k(device float *x [[buffer(30)]]) {}",
@@ -171,6 +180,8 @@ LEGAL = [
     "struct S { S() thread : a(1) {} S(float b) threadgroup : a(b) {} float a; operator float() const device { return a; } }; void f(device S *s) { float y = *s; }",
     "#define SHARED threadgroup\n" + POINTERS("SHARED float a[4], *p = a; struct { float v[4]; } threadgroup s; threadgroup float *q = s.v; p = q;"),
     body("const thread float &r = x[i]; float y = r; thread float *p = &y; x[i] = *p * 2 & int(y);").replace("* 2 & int(y)", "* 2"),
+    "namespace inner { constant int n = 1; } namespace other = inner; using counts = constant int; counts t[2] = {other::n, 2};",
+    "void f(device float *p, metal::nullptr_t) {} void f(device float *p, device float *q) {} " + POINTERS("f(x, nullptr);"),
     "constexpr sampler s(filter::linear); struct Q; static int f(); using namespace metal; static_assert(true, \"\");",
     "int f(int a[4]) { return a[0]; } struct new_value { int goto_here, virtual_one; };",
 ]  # fmt: skip

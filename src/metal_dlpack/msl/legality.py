@@ -67,7 +67,7 @@ _MIXED = (
     "'{0}' is of type '{1}' and '{2}' of type '{3}'"
 )
 #: Of what a program's variable may be although it is in no address space.
-_NO_VARIABLE = CLASS_KEYS | {"using", "typedef", "static_assert", "_Static_assert", "friend", "sampler"}
+_NO_VARIABLE = CLASS_KEYS | {"using", "namespace", "typedef", "static_assert", "_Static_assert", "friend", "sampler"}
 
 
 def refuse(tokens: Tokens, declared: list[Declaration], entries: list[Declaration], shared: list[Statement]) -> None:
@@ -96,6 +96,8 @@ def _refused_words(tokens: Tokens) -> Iterator[tuple[int, str]]:
         is_other = words[at - 1] == "operator" or (word == "delete" and words[at - 1] == "=")
         if word in _WORDS and not is_other:
             yield at, _WORDS[word]
+        if word == "long" and words[at + 1] == "long":
+            yield at, "Metal has one 'long', of 64 bits: write the word once"
         if word in _ASM and words[at - 1] in {";", "{", "}", ")", ":"} and not _is_label(tokens, at):
             yield at, "Metal has no inline assembly: call a function of metal_stdlib"
 
@@ -108,13 +110,20 @@ def _is_label(tokens: Tokens, at: int) -> bool:
     return words[at + 2].startswith('"air.') and words[tokens.partner[at + 1] + 1] in {";", "{", "__attribute__"}
 
 
+def _constants(tokens: Tokens) -> set[str]:
+    """The word, and the names of types that are themselves in constant memory."""
+    named = {name for name, kind, _ in declarations.aliases(tokens) if "constant" in kind.spaces}
+    return {"constant", *named}
+
+
 def _refused_variables(tokens: Tokens, declared: list[Declaration]) -> Iterator[tuple[int, str]]:
+    constants = _constants(tokens)
     for one in declared:
         head = attributes.left_out(tokens, one.first, one.head_end)
         if one.kind != OTHER or one.is_template or len(head) != one.head_end - one.first:
             continue  # what has an attribute may be told by Metal
         names = [word for word in head if word.isidentifier()]
-        if len(names) > 1 and _NO_VARIABLE.isdisjoint(head) and SPACES.isdisjoint(head) and one.name(tokens):
+        if len(names) > 1 and _NO_VARIABLE.isdisjoint(head) and constants.isdisjoint(head) and one.name(tokens):
             text = f"program scope variable must reside in constant address space: write 'constant' before '{names[0]}'"
             yield one.first, text
 
@@ -123,12 +132,12 @@ def _refused_statics(tokens: Tokens, declared: list[Declaration], shared: list[S
     """What a function keeps between two calls; a constant it may have, and threadgroup memory is no thread's."""
     words = tokens.words
     of_functions = [one for one in every(declared) if one.kind == FUNCTION and one.body is not None]
-    constants = {"constant", *(name for name, kind, _ in declarations.aliases(tokens) if "constant" in kind.spaces)}
+    constants = _constants(tokens)
     for at in [at for at, word in enumerate(words) if word == "static"]:
         if not any(one.body < at < one.last for one in of_functions if one.body is not None):
             continue
         first, opening = declarations.statement(tokens, at)
-        end = next(end for end in range(at, len(words)) if words[end] in {";", "=", "{", "("})
+        end = next(end for end in range(at, len(words)) if words[end] in {";", "=", "{", "(", "}", ""})
         is_shared = any(one.declared.first <= at < one.end for one in shared)
         is_member = declarations.is_class_body(tokens, opening)
         if words[end] != "(" and constants.isdisjoint(words[first:end]) and not is_shared and not is_member:
@@ -151,7 +160,7 @@ def _refused_functions(tokens: Tokens, declared: list[Declaration]) -> Iterator[
     for name, one in named:
         assert one.parameters is not None
         is_c = one.first in as_c or any(first < one.first < last for first, last in blocks)
-        calls = [at for at, word in enumerate(words) if word == name and words[at + 1] == "("] if is_c else []
+        calls = [at for at, word in enumerate(words) if word == name and words[at + 1] == "("] if is_c and name else []
         if name not in defined and any(not one.first <= at <= one.last for at in calls):
             yield one.parameters - 1, f"'{name}' is declared and defined nowhere: write the function in this source"
 
@@ -163,9 +172,15 @@ def _unqualified_pointers(tokens: Tokens, declared: list[Declaration]) -> Iterat
     for at, word in enumerate(words):
         if word not in {"*", "&", "&&"} or not _is_declarator(words[at + 1]):
             continue
-        specifiers = list(_specifiers(words, at, types))
-        before = words[at - len(specifiers) - 1]
-        if types.isdisjoint(specifiers) or not SPACES.isdisjoint(specifiers) or before not in _BEFORE_A_DECLARATION:
+        innermost = _innermost_pointer(words, at)
+        specifiers = list(_specifiers(words, innermost, types))
+        before = words[innermost - len(specifiers) - 1]
+        if types.isdisjoint(specifiers) or before not in _BEFORE_A_DECLARATION:
+            continue
+        if innermost < at:
+            yield at, _POINTER_TO_POINTER
+            continue
+        if not SPACES.isdisjoint(specifiers):
             continue
         kind = "pointer" if word == "*" else "reference"
         shown = [one for one in reversed(specifiers) if one in types or one in {"const", "volatile"}]
@@ -178,6 +193,10 @@ def _unqualified_pointers(tokens: Tokens, declared: list[Declaration]) -> Iterat
         )
 
 
+_POINTER_TO_POINTER = (
+    "pointer type must have explicit address space qualifier: write where the pointer itself is before the last sign, "
+    "as in 'device float *thread *'"
+)
 _BEFORE_A_DECLARATION = {"(", ",", ";", "{", "}", ""}
 _SPECIFIERS = {"const", "volatile", "static", "constexpr", "inline", "METAL_FUNC", "metal", "::", *SPACES}
 
@@ -185,6 +204,13 @@ _SPECIFIERS = {"const", "volatile", "static", "constexpr", "inline", "METAL_FUNC
 def _is_declarator(word: str) -> bool:
     """What follows the `*` of a declaration or of a cast; a comma may be a template's."""
     return word.isidentifier() or word == ")"
+
+
+def _innermost_pointer(words: list[str], at: int) -> int:
+    """The first `*` of `float *const *`, whose last sign is words[at]."""
+    while words[at - 1] == "*" or (words[at - 1] in {"const", "volatile"} and words[at - 2] == "*"):
+        at -= 1 if words[at - 1] == "*" else 2
+    return at
 
 
 def _specifiers(words: list[str], at: int, types: set[str]) -> Iterator[str]:
@@ -208,7 +234,9 @@ def _refused_parameters(tokens: Tokens, entry: Declaration, integers: Integers) 
                     yield first, f"type '{kind}' is not valid for attribute '{name}': write {_names_of(_TOLD[name])}"
             elif name in {"buffer", "threadgroup"}:
                 index = integers.value(one.arguments)
-                if index is not None and not 0 <= index <= _LAST_INDEX:
+                if not one.arguments:
+                    yield one.at, f"'{name}' attribute takes one argument: write [[{name}(0)]], or leave it out"
+                elif index is not None and not 0 <= index <= _LAST_INDEX:
                     yield one.at, f"'{name}' attribute parameter is out of bounds: must be between 0 and {_LAST_INDEX}"
                 elif (name, index) in places and "function_constant" not in found:
                     yield (

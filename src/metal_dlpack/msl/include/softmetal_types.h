@@ -38,13 +38,14 @@ typedef long ptrdiff_t;
 typedef unsigned long uintptr_t;
 typedef long intptr_t;
 typedef _Float16 half;
+typedef decltype(nullptr) nullptr_t;
 
 static_assert(sizeof(long) == 8 && char(-1) < 0, "Metal's long has 64 bits, its char a sign");
 
 namespace metal {
-using ::half, ::int16_t, ::int32_t, ::int64_t, ::int8_t, ::intptr_t, ::ptrdiff_t, ::size_t,
-    ::uchar, ::uint, ::uint16_t, ::uint32_t, ::uint64_t, ::uint8_t, ::uintptr_t, ::ulong,
-    ::ushort;
+using ::half, ::int16_t, ::int32_t, ::int64_t, ::int8_t, ::intptr_t, ::nullptr_t, ::ptrdiff_t,
+    ::size_t, ::uchar, ::uint, ::uint16_t, ::uint32_t, ::uint64_t, ::uint8_t, ::uintptr_t,
+    ::ulong, ::ushort;
 } // namespace metal
 
 #include "softmetal_traits.h"
