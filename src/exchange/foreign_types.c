@@ -68,12 +68,14 @@ find_sync(foreign_type *out)
         return -1;
     }
     out->is_torchs = library != Py_None;
-    const char *path = out->is_torchs ? PyUnicode_AsUTF8(library) : "";
-    if (path == NULL) {
+    PyObject *path = NULL;
+    if (out->is_torchs && !PyUnicode_FSConverter(library, &path)) {
         Py_DECREF(ways);
         return -1;
     }
-    out->has_torch_queue = path[0] != '\0' && torch_open(path);
+    const char *text = path == NULL ? "" : PyBytes_AS_STRING(path);
+    out->has_torch_queue = text[0] != '\0' && torch_open(text);
+    Py_XDECREF(path);
     PyObject *call = registered != Py_None || out->has_torch_queue ? registered : own;
     out->sync = call == Py_None ? NULL : Py_NewRef(call);
     Py_DECREF(ways);

@@ -137,6 +137,11 @@ def _folders(include: Any) -> tuple[Path, ...]:
         ) from None
 
 
+def _shown(path: Path) -> str:
+    """A path in the text for the compiler, which is UTF-8: a byte of another encoding comes as `\\xff`."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
 #: Comments and texts, so that no directive is found in them; and the directives that matter.
 _PIECE = re.compile(
     r"""//(?:\\\r?\n|[^\n])*
@@ -207,7 +212,7 @@ class Expansion:
     def _include(self, file: str, path: Path | None, above: tuple[Path, ...], depth: int) -> str:
         found = self._find(file, path)
         if found is None:
-            places = ", ".join(map(str, self.folders)) or "none are given by include="
+            places = ", ".join(map(_shown, self.folders)) or "none are given by include="
             return f"#error '{file}' file not found in the include folders ({places})"
         real = found.resolve()
         if real in self.certain or (real in above and real in self.guards):
@@ -224,7 +229,7 @@ class Expansion:
             self.guards.setdefault(real, f"METAL_DLPACK_ONCE_{len(self.guards)}")
         if depth == 0 and (asks_once or is_guarded):
             self.certain.add(real)
-        name = str(found).replace("\\", "\\\\").replace('"', '\\"')
+        name = _shown(found).replace("\\", "\\\\").replace('"', '\\"')
         inside = self.expand(text, name, found, (*above, real), depth - is_guarded)
         inside = f'#line 1 "{name}"\n{inside}'
         if not asks_once:

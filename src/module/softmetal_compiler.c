@@ -35,6 +35,17 @@ fail(soft_compile_error *error, int code, const char *text)
     *error = (soft_compile_error){code, strdup(text)};
 }
 
+/* With a str, or without any (NULL): what has no UTF-8, such as a path, comes escaped. */
+static void
+fail_saying(soft_compile_error *error, int code, PyObject *text)
+{
+    PyObject *utf8 =
+        text == NULL ? NULL : PyUnicode_AsEncodedString(text, "utf-8", "backslashreplace");
+    fail(error, code, utf8 == NULL ? "The compiler failed." : PyBytes_AS_STRING(utf8));
+    PyErr_Clear();
+    Py_XDECREF(utf8);
+}
+
 /* The exception that is set goes into `*error`.  One that asks the program to stop, Ctrl-C, is
  * raised again in the main thread as soon as that runs Python: without a text, the caller of
  * the bridge knows nothing, and may ask again. */
@@ -44,10 +55,9 @@ fail_by_exception(soft_compile_error *error)
     bool is_interrupt = PyErr_ExceptionMatches(PyExc_KeyboardInterrupt);
     PyObject *exception = errors_take();
     PyObject *text = PyObject_Repr(exception);
-    const char *utf8 = text == NULL ? NULL : PyUnicode_AsUTF8(text);
     *error = (soft_compile_error){ERROR_INTERNAL, NULL};
     if (!is_interrupt) {
-        fail(error, ERROR_INTERNAL, utf8 == NULL ? "The compiler failed." : utf8);
+        fail_saying(error, ERROR_INTERNAL, text);
     }
     PyErr_Clear();
     Py_XDECREF(text);
@@ -69,13 +79,7 @@ take_answer(PyObject *answer, soft_compile_error *error)
         return NULL;
     }
     if (code != 0) {
-        const char *text = PyUnicode_AsUTF8(found);
-        if (text == NULL) {
-            fail_by_exception(error);
-        }
-        else {
-            fail(error, code, text);
-        }
+        fail_saying(error, code, found);
         Py_DECREF(answer);
         return NULL;
     }
@@ -232,14 +236,15 @@ compile_text(const char *source, unsigned language, const char *function,
                                     PyBool_FromLong(is_checked));
     PyObject *path = asked == NULL ? take_answer(NULL, error)
                                    : ask_about(CALL_MSL_IMAGE, source, language, asked, error);
-    const char *utf8 = path == NULL ? NULL : PyUnicode_AsUTF8(path);
-    char *copy = utf8 == NULL ? NULL : strdup(utf8);
+    PyObject *bytes = path == NULL ? NULL : PyUnicode_EncodeFSDefault(path);
+    char *copy = bytes == NULL ? NULL : strdup(PyBytes_AS_STRING(bytes));
     if (path != NULL && copy == NULL) {
         if (!PyErr_Occurred()) {
             PyErr_NoMemory();
         }
         fail_by_exception(error);
     }
+    Py_XDECREF(bytes);
     Py_XDECREF(path);
     Py_XDECREF(asked);
     end_turn(&turn);

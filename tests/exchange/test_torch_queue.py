@@ -24,8 +24,10 @@ pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_torch]
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
+    """In a folder whose name is no UTF-8: a home may be one."""
     path = build_library(tmp_path_factory.mktemp("torch"), "torch_queue")
-    return str(path.rename(path.with_name("libtorch_cpu.so")))
+    path.with_name("\udcff").mkdir()
+    return str(path.rename(path.with_name("\udcff") / "libtorch_cpu.so"))
 
 
 class TorchQueue:

@@ -148,15 +148,33 @@ def test_the_bytes_of_a_file(folder, written, told):
     assert "\ufeff" not in text
 
 
+#: The second is no UTF-8, as an old disk may have it; a Mac's file systems have no such names.
+FOLDERS = ['a "b" c\\n', pytest.param("a \udcff", marks=pytest.mark.needs_softmetal)]
+
+
 @pytest.mark.needs_kernels
-def test_a_folder_of_any_name(tmp_path):
-    there = tmp_path / 'a "b" c\\n'
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_folder_of_any_name(tmp_path, name):
+    there = tmp_path / name
     there.mkdir()
     (there / "a.h").write_text('#include "b.h"\nint a = y;\n')
     (there / "b.h").write_text("\n")
     with pytest.raises(md.CompileError, match="'y'") as caught:
         md.kernel('#include "a.h"\nkernel void f(device float *x) {}', include=there)
-    assert (caught.value.filename, caught.value.lineno) == (str(there / "a.h"), 2)
+    shown = str(there / "a.h").replace("\udcff", "\\xff")
+    assert (caught.value.filename, caught.value.lineno) == (shown, 2)
+    assert f"folders ({there})".replace("\udcff", "\\xff") in compose('#include "no.h"', there)
+
+
+@pytest.mark.needs_kernels
+@pytest.mark.needs_softmetal
+@pytest.mark.parametrize("name", FOLDERS)
+def test_kernels_are_kept_in_a_folder_of_any_name(tmp_path, monkeypatch, name):
+    monkeypatch.setenv("SOFTMETAL_CACHE", str(tmp_path / name))
+    x = md.zeros(1)
+    md.kernel("kernel void f(device float *x) { x[0] = 4; }")(x, n=1)
+    assert x.tolist() == [4]
+    assert list((tmp_path / name).rglob("*.so"))
 
 
 def test_angle_brackets_look_in_the_folders_and_leave_the_rest_to_metal(folder):

@@ -86,8 +86,8 @@ def signal_name(number: int) -> str:
 def loaded_libraries() -> list[str]:
     """Return the paths of the C library, of its mathematics, and of the compiler's own, if this process has them."""
     try:
-        with open("/proc/self/maps") as file:
-            text = file.read()
+        with open("/proc/self/maps", "rb") as file:
+            text = os.fsdecode(file.read())  # paths of all that is loaded, some perhaps no UTF-8
     except OSError:
         return []
     names = r"(?:libm|libc|libgcc_s)[-.][\w.-]*|(?:ld-)?libc?-?musl[\w.-]*|ld-musl[\w.-]*"
