@@ -9,6 +9,7 @@ import sys
 import time
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from children import run_child
@@ -300,6 +301,25 @@ def test_without_a_home_a_temporary_folder_serves(monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # no $HOME, and no such user
     refused("no home directory")
+
+
+def test_without_a_working_directory_a_relative_folder_is_a_sentence(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    monkeypatch.setenv("SOFTMETAL_CACHE", "named")
+    refused("no working directory, and SOFTMETAL_CACHE is relative")
+
+
+@pytest.mark.parametrize("name", ["$ORIGIN", "${LIB}64", "a$PLATFORM"])
+def test_a_folder_that_the_loader_would_call_otherwise_is_refused(tmp_path, monkeypatch, name):
+    monkeypatch.setenv("SOFTMETAL_CACHE", str(tmp_path / name))
+    refused("replaces by one of its own")
+
+
+def test_a_folder_where_nothing_may_be_executed_is_refused(monkeypatch):
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_flag=os.ST_NOEXEC | os.ST_NOSUID))
+    refused("noexec")
 
 
 def test_a_home_that_is_read_only_is_a_sentence(monkeypatch, tmp_path):

@@ -407,6 +407,33 @@ def test_a_compiler_that_ends_badly_is_a_sentence_with_its_own_words(nothing_ins
         fails(nothing_installed, end).preprocess("int x;")
 
 
+@pytest.mark.parametrize(
+    ("said", "end"),
+    [
+        ("fatal error: error in backend: IO failure on output stream: No space left on device", "sys.exit(1)"),
+        ("error: unable to open output file '/a/b.o': 'No space left on device'", "sys.exit(1)"),
+        ("ld.lld: error: failed to write output 'b.so': Disk quota exceeded", "sys.exit(1)"),
+        ("/usr/bin/ld: final link failed: File too large", "sys.exit(1)"),
+        (
+            "PLEASE submit a bug report",
+            "import signal as s; s.signal(s.SIGXFSZ, s.SIG_DFL); os.kill(os.getpid(), s.SIGXFSZ)",
+        ),
+    ],
+)
+def test_a_compiler_whose_disk_is_full_is_an_error_of_the_system(nothing_installed, said, end):
+    """So that the cache has the kernel made elsewhere."""
+    full = fails(nothing_installed, f"sys.stderr.write({said + chr(10)!r}); {end}")
+    with pytest.raises(OSError, match=r"No space left|quota exceeded|File too large"):
+        full.preprocess("int x;")
+    with pytest.raises(OSError, match=r"No space left|quota exceeded|File too large"):
+        full._link([], nothing_installed / "out.so")
+
+
+def test_a_source_that_speaks_of_a_full_disk_is_the_users_error(clang):
+    with pytest.raises(SourceError, match="No space left on device"):
+        clang.preprocess("#error No space left on device\n")
+
+
 def test_a_compiler_that_takes_too_long_is_stopped_with_all_that_it_started(nothing_installed, monkeypatch):
     started = nothing_installed / "started"
     broken = fails(

@@ -35,6 +35,8 @@ _SEAL = b"metal_dlpack"
 _HASH_NBYTES = 32
 _SEAL_NBYTES = _HASH_NBYTES + len(_SEAL)
 _ENTRY = re.compile(r"[0-9a-f]{40}(\.\w+)?")
+#: SPEC ld.so(8), "Dynamic string tokens".
+_LOADERS_OWN = re.compile(r"\$\{?(?:ORIGIN|LIB|PLATFORM)")
 #: A scratch folder's name: what tempfile puts between these two is its own.
 _UNFINISHED = "metal_dlpack-", ".unfinished"
 _IS_UNFINISHED = re.compile(r"metal_dlpack-[a-z0-9_]{8}\.unfinished")
@@ -107,7 +109,9 @@ def folder() -> Path:
     if instead is not None:
         return instead
     if wished is None:
-        return _instead(None, "there is no home directory ($HOME is not set)")
+        is_named = bool(os.environ.get("SOFTMETAL_CACHE"))
+        relative = "there is no working directory, and SOFTMETAL_CACHE is relative"
+        return _instead(None, relative if is_named else "there is no home directory ($HOME is not set)")
     refusal = _refusal(wished)
     return wished if refusal is None else _instead(wished, refusal)
 
@@ -115,7 +119,8 @@ def folder() -> Path:
 def _wished_folder() -> Path | None:
     base = os.environ.get("SOFTMETAL_CACHE", "")
     if base:
-        base = os.path.abspath(base)
+        with contextlib.suppress(FileNotFoundError):  # a relative path, and the working directory was removed
+            base = os.path.abspath(base)
     else:
         base = os.environ.get("XDG_CACHE_HOME", "")
         if not os.path.isabs(base):  # SPEC specifications.freedesktop.org/basedir-spec: a relative path is ignored
@@ -143,6 +148,10 @@ def _refusal(path: Path) -> str | None:
             return f"other users may enter it (mode {stat.S_IMODE(facts.st_mode):04o}): run chmod 700 on it"
         if not os.access(path, os.W_OK | os.X_OK):
             return "it is read-only"
+        if os.statvfs(path).f_flag & os.ST_NOEXEC:
+            return "nothing may be executed on its file system (noexec)"
+        if _LOADERS_OWN.search(str(path)):
+            return "its path has a name that the loader replaces by one of its own"
     except OSError as error:
         return _sentence(error)
     return None

@@ -11,8 +11,10 @@ it checks and builds; no header of the machine, no variable of the environment t
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -84,7 +86,10 @@ class Compiler:
             yield lambda: ended()[2]
 
     def build(self, cpp_text: str, out: Path, *, checked: bool = False, source: str | None = None) -> None:
-        """Write an image for softmetal to `out`, an absolute path.  Raises SourceError as `check` does."""
+        """Write an image for softmetal to `out`, an absolute path.
+
+        Raises SourceError as `check` does, and OSError where the folder takes no more.
+        """
         compiled, kind = out.with_suffix(".o"), ["-S", "-emit-llvm"] if checked else ["-c"]
         flags = self._precompiled(checked)
         try:
@@ -149,6 +154,7 @@ class Compiler:
         from .child import run
 
         code, output, errors = run([*self.command, *arguments], text)
+        _check_room(code, errors)
         if code == 1:
             lines = diagnostics.lines_of_source(source) if source is not None else None
             said = diagnostics.clean(errors, lines)
@@ -163,6 +169,7 @@ class Compiler:
         from .child import run
 
         code, _, errors = run([*(command or self.command), *arguments], "")
+        _check_room(code, errors)
         missing = _undefined_in(errors) if code else None
         if missing:
             raise Undefined(missing)
@@ -176,6 +183,25 @@ class Compiler:
         first = "; ".join(errors.strip().splitlines()[:3])
         said = f": {first}" if first else "."
         return f"The kernel compiler ({' '.join(self.command)}, clang {self.version}) {how}{said}"
+
+
+#: What LLVM and GNU's linker say, in English, of a file that cannot grow; a user's line is behind a place and a colon.
+_TAKES_NO_MORE = {
+    "No space left on device": errno.ENOSPC,
+    "Disk quota exceeded": errno.EDQUOT,
+    "File too large": errno.EFBIG,
+}
+
+
+def _check_room(code: int, errors: str) -> None:
+    """Raise the OSError that the compiler met at its output: the cache has another folder for that."""
+    import re
+
+    said = "|".join(_TAKES_NO_MORE)
+    found = re.search(rf"^(?:(?:fatal )?error: |\S*ld\S*: )[^\n]*({said})'?$", errors, re.MULTILINE) if code else None
+    if found or code == -signal.SIGXFSZ:
+        number = _TAKES_NO_MORE[found[1]] if found else errno.EFBIG
+        raise OSError(number, os.strerror(number))
 
 
 def _undefined_in(errors: str) -> str | None:
