@@ -148,14 +148,14 @@ PRINTS = [
 ]
 
 
-def printed_to(arguments, output, **environment):
+def printed_to(arguments, output, errors=subprocess.PIPE, **environment):
     """Exit code and stderr; the doctor finds no device, so that it is quick."""
     given = {**os.environ, "PYTHONPATH": python_path(), "SOFTMETAL_DEVICES": "none", **environment}
     done = subprocess.run(
         [sys.executable, *arguments],
         env=given,
         stdout=output,
-        stderr=subprocess.PIPE,
+        stderr=errors,
         text=True,
         timeout=120,
         check=False,
@@ -169,8 +169,20 @@ def printed_to(arguments, output, **environment):
 def test_a_full_disk_is_a_sentence(arguments, buffering):
     with open("/dev/full", "w") as full:
         code, said = printed_to(arguments, full, PYTHONUNBUFFERED=buffering or "")
+        assert printed_to(arguments, full, full) == (74, None)  # 1 would be a verdict
     name = " ".join(arguments[:2])
     assert (code, said) == (74, f"python {name}: the output cannot be written: No space left on device.\n")
+
+
+@pytest.mark.parametrize("program", ["metal_dlpack.conformance", "metal_dlpack"])
+def test_a_program_that_fails_itself_gives_no_verdict(program):
+    """Without descriptors no child is started: 1 would say that a rule is broken, or that a pair shares nothing."""
+    limit = "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (8, 8));"
+    arguments = ["--producer", "numpy"] if program.endswith("conformance") else []
+    done = run_child(
+        ["-c", f"{limit} sys.argv[0] = ''; runpy.run_module({program!r}, run_name='__main__')"], *arguments
+    )
+    assert (done.returncode, done.stderr.count("Too many open files")) == (70, 1)
 
 
 @pytest.mark.parametrize("arguments", PRINTS, ids=" ".join)

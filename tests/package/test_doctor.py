@@ -132,6 +132,7 @@ class Terminal(io.StringIO):
 
 def test_a_terminal_shows_what_is_tried(odd_probes, monkeypatch):
     monkeypatch.setattr(doctor, "PROBES", [stand_in("end_well"), stand_in("end_copied")])
+    monkeypatch.setenv("TERM", "xterm")
     for out in (Terminal(), io.StringIO()):
         assert not doctor.report(out)
         text = out.getvalue()
@@ -140,9 +141,10 @@ def test_a_terminal_shows_what_is_tried(odd_probes, monkeypatch):
         assert "  a     b   how end_copied  copies   UNEXPECTED the bytes are elsewhere\n" in text
 
 
-def test_a_dumb_terminal_is_told_nothing_that_it_cannot_obey(odd_probes, monkeypatch):
+@pytest.mark.parametrize("term", ["dumb", None])
+def test_a_dumb_terminal_is_told_nothing_that_it_cannot_obey(odd_probes, monkeypatch, term):
     monkeypatch.setattr(doctor, "PROBES", [stand_in("end_well")])
-    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("TERM", term) if term else monkeypatch.delenv("TERM", raising=False)
     out = Terminal()
     assert doctor.report(out)
     assert not {"\x1b", "\r"} & set(out.getvalue())

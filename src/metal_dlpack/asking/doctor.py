@@ -258,7 +258,7 @@ def report(out: TextIO) -> bool:
     """Write all of it as text, each row as it is found; returns whether all that should share does."""
     machine = describe_machine()
     probes = probes_for(machine)
-    table, is_terminal = Table(probes), out.isatty() and os.environ.get("TERM") != "dumb"
+    table, is_terminal = Table(probes), out.isatty() and os.environ.get("TERM", "dumb") != "dumb"
     rows: list[Row] = []
 
     def tell(probe: Probe) -> None:

@@ -6,11 +6,13 @@ import errno
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NoReturn
 
-#: Exit codes.  SPEC sysexits.h EX_IOERR: what was to be printed is lost.
-OUTPUT_LOST, INTERRUPTED = 74, 130
+#: Exit codes that are no verdict.  SPEC sysexits.h EX_SOFTWARE: it failed itself; EX_IOERR: what was printed is lost.
+FAILED, OUTPUT_LOST, INTERRUPTED = 70, 74, 130
 #: What a write raises.
 LOST = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
@@ -26,10 +28,17 @@ def run(main: Callable[[], int], name: str) -> NoReturn:
         sys.stdout.flush()
     except KeyboardInterrupt:
         status = INTERRUPTED
-    except OSError as error:
-        if error.errno not in LOST or error.filename is not None:
-            raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # takes what Python still has to write at its end
-        print(f"{name}: the output cannot be written: {os.strerror(error.errno)}.", file=sys.stderr)
-        status = OUTPUT_LOST
+    except Exception as error:  # Python would exit with 1, which is a verdict
+        status = failed(error, name)
     sys.exit(status)
+
+
+def failed(error: Exception, name: str) -> int:
+    """Say why on stderr, if that takes it; returns the exit code."""
+    said, status = traceback.format_exc(), FAILED
+    if isinstance(error, OSError) and error.errno in LOST and error.filename is None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # takes what Python still has to write at its end
+        said, status = f"{name}: the output cannot be written: {os.strerror(error.errno)}.\n", OUTPUT_LOST
+    with suppress(OSError):
+        print(said, end="", file=sys.stderr, flush=True)
+    return status
