@@ -103,11 +103,18 @@ convert_storage(md_state *state, const char *function, int storage, bridge_stora
     return 0;
 }
 
-/* A shape of no dimensions may come as NULL, which memcpy does not take. */
+/* A shape of no dimensions may come as NULL, which memcpy does not take; NULL with ValueError for
+ * any other that is NULL. */
 static const int64_t *
-shape_or_nothing(const int64_t *shape)
+convert_shape(const char *function, int ndim, const int64_t *shape)
 {
     static const int64_t nothing[1] = {0};
+    if (shape == NULL && ndim > 0) {
+        (void)errors_raise(PyExc_ValueError,
+                           "%s: shape is NULL, and ndim is %d; give %d extents.", function,
+                           ndim, ndim);
+        return NULL;
+    }
     return shape == NULL ? nothing : shape;
 }
 
@@ -115,8 +122,10 @@ static PyObject *
 new_array(int ndim, const int64_t *shape, metal_dlpack_dtype dtype, int storage)
 {
     static const char function[] = "metal_dlpack->array_new";
-    array_creation what = {.order = 'C', .ndim = ndim, .shape = shape_or_nothing(shape)};
-    md_state *state = state_of_interpreter();
+    array_creation what = {.order = 'C',
+                           .ndim = ndim,
+                           .shape = convert_shape(function, ndim, shape)};
+    md_state *state = what.shape == NULL ? NULL : state_of_interpreter();
     if (state == NULL || convert_dtype(function, dtype, &what.dtype) < 0) {
         return NULL;
     }
@@ -134,6 +143,12 @@ wrap_handle(void *handle, size_t nbytes, PyObject *owner)
     md_state *state = state_of_interpreter();
     if (state == NULL) {
         return NULL;
+    }
+    if (nbytes > PY_SSIZE_T_MAX) {
+        return PyErr_Format(PyExc_ValueError,
+                            "metal_dlpack->buffer_wrap: nbytes (%zu) passes the end of any "
+                            "MTLBuffer.",
+                            nbytes);
     }
     PyObject *result = NULL;
     PyObject *number = PyLong_FromVoidPtr(handle);
@@ -156,8 +171,11 @@ convert_layout(md_state *state, int ndim, const int64_t *shape, const int64_t *s
 {
     static const char function[] = "metal_dlpack->buffer_array";
     layout_fault fault;
-    if (!layout_set(out, ndim, shape_or_nothing(shape), strides, dtype_itemsize(dtype), 0,
-                    &fault)) {
+    shape = convert_shape(function, ndim, shape);
+    if (shape == NULL) {
+        return -1;
+    }
+    if (!layout_set(out, ndim, shape, strides, dtype_itemsize(dtype), 0, &fault)) {
         (void)errors_from_layout(state, function, &fault);
         return -1;
     }
@@ -258,6 +276,30 @@ begin_access(PyObject *op, int for_writing, metal_dlpack_access *out)
     return 0;
 }
 
+/* Can what was written go back to `op`?  -1 with TypeError or ValueError. */
+static int
+check_written(const char *function, PyObject *op, const array_mapping *mapping)
+{
+    if (require_array(function, op) < 0) {
+        return -1;
+    }
+    if (mapping->access != MAP_WRITE) {
+        return errors_raise(PyExc_ValueError,
+                            "%s: the access was begun for reading, so nothing is written back; "
+                            "begin it for writing.",
+                            function);
+    }
+    touched_bytes bytes = array_touched_bytes(array_cast(op));
+    if (mapping->stage != NULL && (bytes.offset_bytes != (size_t)mapping->first_bytes ||
+                                   bytes.nbytes != (size_t)mapping->nbytes)) {
+        return errors_raise(PyExc_ValueError,
+                            "%s: the access was begun on another Array, so nothing is written "
+                            "back; end it on the same.",
+                            function);
+    }
+    return 0;
+}
+
 static int
 end_access(PyObject *op, metal_dlpack_access *access, int is_written)
 {
@@ -265,15 +307,9 @@ end_access(PyObject *op, metal_dlpack_access *access, int is_written)
     array_mapping mapping;
     memcpy(&mapping, access, sizeof mapping);
     memset(access, 0, sizeof *access); /* a second end does nothing */
-    bool is_misused = is_written && mapping.access != MAP_WRITE;
-    int result = array_unmap(function, array_cast(op), &mapping, is_written && !is_misused);
-    if (is_misused) {
-        return errors_raise(PyExc_ValueError,
-                            "%s: the access was begun for reading, so nothing is written back; "
-                            "begin it for writing.",
-                            function);
-    }
-    return result;
+    bool is_misused = is_written && check_written(function, op, &mapping) < 0;
+    int result = array_unmap(function, (ArrayObject *)op, &mapping, is_written && !is_misused);
+    return is_misused ? -1 : result;
 }
 
 /* ---- the table ---- */

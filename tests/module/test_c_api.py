@@ -204,6 +204,9 @@ REFUSED = [
     (lambda: new((2,), FLOAT32, 4), r"array_new: .*storage \(4\)"),
     (lambda: new((2,), FLOAT32, -1), r"array_new: .*storage \(-1\)"),
     (lambda: new((1,) * 65), "array_new: .*0 to 64 dimensions, not 65"),
+    (lambda: API.array_new(3, None, Dtype(*FLOAT32), 0), "array_new: shape is NULL, and ndim is 3"),
+    (lambda: API.buffer_array(OVER, 1, None, None, Dtype(*FLOAT32), 0), "buffer_array: shape is NULL, and ndim is 1"),
+    (lambda: API.buffer_wrap(OVER.handle, 2**64 - 1, id(OWNER)), "buffer_wrap: .*passes the end of any MTLBuffer"),
     (lambda: over((17,), None, FLOAT32, 0), "bytes 0 to 68, past the Buffer's 64 bytes"),
     (lambda: over((2,), (-1,), FLOAT32, 0), "bytes -4 to 4"),
     (lambda: over((2,), None, FLOAT32, 2), r"byte_offset \(2\) is not a multiple"),
@@ -221,6 +224,7 @@ NO_ARRAY = [
     (lambda: API.buffer_array(b"12", 1, numbers(2), None, Dtype(*INT16), 0), "buffer_array: a Buffer .* not bytes"),
     (lambda: API.array_to_dlpack(1, -1), r"array_to_dlpack: an Array is needed, not int\."),
     (lambda: API.array_begin(None, 0, ctypes.byref(Access())), "array_begin: an Array is needed, not NoneType"),
+    (lambda: API.array_end(None, ctypes.byref(Access()), 1), "array_end: an Array is needed, not NoneType"),
 ]
 
 
@@ -342,3 +346,14 @@ def test_an_access_for_reading_cannot_end_as_written(storage, live_buffers):
     with pytest.raises(ValueError, match="begun for reading"):
         API.array_end(array, ctypes.byref(access), 1)
     assert access.address is None
+
+
+@pytest.mark.parametrize("other", [slice(1, None), slice(3), slice(0)])
+def test_what_was_written_to_one_array_does_not_go_back_to_another(other, live_buffers):
+    """Its bytes would be others of the buffer, or of a smaller one."""
+    array, access = md.zeros(4, storage="private"), Access()
+    assert API.array_begin(array, 1, ctypes.byref(access)) == 0
+    with pytest.raises(ValueError, match="array_end: the access was begun on another Array"):
+        API.array_end(array[other], ctypes.byref(access), 1)
+    assert access.address is None
+    assert array.tolist() == [0.0] * 4

@@ -145,9 +145,9 @@ typedef struct metal_dlpack_api {
     int (*array_begin)(PyObject *op, int for_writing, metal_dlpack_access *out);
 
     /* Ends it.  `is_written` 1: what was written reaches the GPU; ValueError where the access
-     * was begun for reading.  0: nothing is written back, and this may be called with an
-     * exception set, which stays. -1 with an exception: the access is over all the same.
-     * [waits] */
+     * was begun for reading, or on another Array.  0: nothing is written back, and this may be
+     * called with an exception set, which stays. -1 with an exception: the access is over all
+     * the same.  [waits] */
     int (*array_end)(PyObject *op, metal_dlpack_access *access, int is_written);
 } metal_dlpack_api;
 
