@@ -4,14 +4,16 @@ The names are found by looking (public_surface.py), how each is called stands in
 lets Python's allocations, the extension's own, and Metal's calls fail one by one.
 """
 
+import json
 import re
 
 import pytest
 from children import output_of, run_child
+from extension_code import spans_in
 from law_programs import build_library
 from places import SUPPORT
 
-from metal_dlpack import softmetal
+from metal_dlpack import _core, softmetal
 
 pytest.importorskip("_testbuffer", reason="needs CPython's _testbuffer")
 
@@ -25,6 +27,14 @@ def libraries(tmp_path_factory):
     """The C files that let allocations fail, compiled: {name: path}."""
     folder = tmp_path_factory.mktemp("short")
     return {name: build_library(folder, name) for name in ("short_malloc", "short_python")}
+
+
+@pytest.fixture(scope="module")
+def code(tmp_path_factory):
+    """Where the extension's machine code is, found once for all children."""
+    file = tmp_path_factory.mktemp("code") / "code.json"
+    file.write_text(json.dumps(spans_in(_core.__file__)))
+    return {"EXTENSION_CODE": str(file)}
 
 
 def count_failures(kind, part=0, parts=1, *arguments, **environment):
@@ -50,14 +60,21 @@ def test_every_call_has_a_public_name():
 
 @needs_glibc
 @pytest.mark.rule("import-failing-half")
-def test_pythons_allocations_may_fail(libraries):
-    assert count_failures("python", 0, 1, libraries["short_python"]) > 500
+def test_pythons_allocations_may_fail(libraries, code):
+    assert count_failures("python", 0, 1, libraries["short_python"], **code) > 500
+
+
+@needs_glibc
+@pytest.mark.long
+def test_each_allocation_of_pythons_may_fail(libraries, code):
+    """Also each of those of which the quick test takes some: calls that do much, and the import."""
+    assert count_failures("python", 0, 1, libraries["short_python"], "each", **code) > 2000
 
 
 @needs_glibc
 @pytest.mark.rule("import-failing-half")
-def test_allocations_of_the_extension_may_fail(libraries):
-    assert count_failures("c", LD_PRELOAD=str(libraries["short_malloc"])) > 100
+def test_allocations_of_the_extension_may_fail(libraries, code):
+    assert count_failures("c", LD_PRELOAD=str(libraries["short_malloc"]), **code) > 100
 
 
 def test_metal_may_refuse_every_eighth_call():
@@ -77,11 +94,10 @@ def test_metal_may_refuse_the_others(part):
 SCENES = ["devices", "streams", "strided_copies", "kernels", "wrapped_memory"]
 
 
-def sweep(libraries, scene, first, step, **environment):
+def sweep(libraries, code, scene, first, step, validation):
     words = (scene, first, step)
-    said = output_of(
-        SUPPORT / "short_softmetal_child.py", *words, timeout=1200, LD_PRELOAD=libraries["short_malloc"], **environment
-    )
+    settings = {"LD_PRELOAD": libraries["short_malloc"], "SOFTMETAL_VALIDATION": validation, **code}
+    said = output_of(SUPPORT / "short_softmetal_child.py", *words, timeout=1200, **settings)
     counts = re.fullmatch(r"quiet: (\d+) raised, (\d+) done, (\d+) ended\n", said)
     assert counts is not None, said
     assert sum(map(int, counts.groups())) > 2
@@ -91,9 +107,9 @@ def sweep(libraries, scene, first, step, **environment):
 @pytest.mark.needs_kernels
 @pytest.mark.parametrize("scene", SCENES)
 def test_where_the_software_metal_lacks_memory_or_a_thread_a_call_fails_or_a_sentence_ends_the_process(
-    libraries, scene
+    libraries, code, scene
 ):
-    sweep(libraries, scene, 2, 7, SOFTMETAL_VALIDATION="0")
+    sweep(libraries, code, scene, 2, 7, validation="0")
 
 
 @needs_glibc
@@ -101,8 +117,8 @@ def test_where_the_software_metal_lacks_memory_or_a_thread_a_call_fails_or_a_sen
 @pytest.mark.long
 @pytest.mark.parametrize("validation", ["0", "1"])
 @pytest.mark.parametrize("scene", SCENES)
-def test_the_same_at_each_of_its_calls(libraries, scene, validation):
-    sweep(libraries, scene, 1, 1, SOFTMETAL_VALIDATION=validation)
+def test_the_same_at_each_of_its_calls(libraries, code, scene, validation):
+    sweep(libraries, code, scene, 1, 1, validation=validation)
 
 
 def test_where_no_thread_can_be_made_work_is_refused_until_one_can_be():

@@ -1,11 +1,13 @@
 """What Apple's compiler refuses is refused here: each construct beside a twin that Metal has, so that no more is."""
 
+import contextlib
 import re
 
 import pytest
 
 import metal_dlpack as md
 from metal_dlpack import msl
+from metal_dlpack.msl import compiler
 
 pytestmark = pytest.mark.needs_kernels
 
@@ -22,8 +24,8 @@ def told(parameters):
 
 POINTERS = "kernel void k(device float *x, constant float *c, threadgroup float *t, device float4 *v) {{ {} }}".format
 
-#: What is refused, with @ where the error is; what Metal has instead; words of the error.
-CASES = {
+#: What is refused, with @ where the error is; what Metal has instead; words of the error.  The text alone shows it.
+IN_THE_TEXT = {
     # 1.5.4 Restrictions
     "virtual functions": (
         "struct S { @virtual float f() { return 1; } };",
@@ -85,44 +87,6 @@ CASES = {
         "must have explicit address space qualifier",
     ),
     "a cast to no space": (POINTERS("*(int @*)x = 1;"), POINTERS("*(device int *)x = 1;"), "pointer type must have"),
-    "device memory as thread's": (POINTERS("thread float *@p = x;"), POINTERS("device float *p = x;"), "device memory"),
-    "an element as thread's": (POINTERS("thread float *@p = &x[1];"), POINTERS("device float *p = &x[1];"), "device memory"),
-    "a vector's": (POINTERS("thread float4 *@p = v + 1;"), POINTERS("const device float4 *p = v + 1;"), "device memory"),
-    "threadgroup memory as device's": (
-        POINTERS("threadgroup float a[4]; x = @a;"),
-        POINTERS("threadgroup float a[4]; t = a;"),
-        "threadgroup memory, where device memory",
-    ),
-    "an assignment": (POINTERS("x = @t;"), POINTERS("x = nullptr;"), "threadgroup memory, where device memory"),
-    "constant as device": (POINTERS("const device float *@p = c;"), POINTERS("constant float *p = c;"), "constant memory"),
-    "a reference": (POINTERS("thread float &@r = x[0]; r = 1;"), POINTERS("device float &r = x[0]; r = 1;"), "thread memory"),
-    "a cast to another space": (
-        POINTERS("*@(device float *)c = 1;"),
-        POINTERS("x[0] = *(constant float *)(c + 1);"),
-        "constant memory, where device memory",
-    ),
-    "a cast of another type": (
-        POINTERS("auto p = @(device int *)(t + 1);"),
-        POINTERS("auto p = (threadgroup int *)(t + 1); auto q = (device float4 *)&x[4] + 1;"),
-        "threadgroup memory, where device memory",
-    ),
-    "an argument": (
-        "float f(thread float *p) { return *p; } " + POINTERS("x[0] = @f(x);"),
-        "float f(thread float *p) { return *p; } float f(device float *p) { return *p; } " + POINTERS("float y = 1; x[0] = f(&y) + f(x);"),
-        "its 1st argument leads to device memory, where thread memory",
-    ),
-    "a result": (
-        "thread float *f(device float *p) { return @p; }",
-        "device float *f(device float *p) { return p; }",
-        "device memory, where thread memory",
-    ),
-    "through auto": (POINTERS("auto p = x + 1; thread float *@q = p;"), POINTERS("auto p = x + 1; auto q = p;"), "device memory"),
-    "a member": (
-        "struct S { float a[4]; }; void f(device S &s) { thread float *@p = s.a; }",
-        "struct S { float a[4]; float g() const device { return a[0]; } device float *h() device { return a; } };"
-        "void f(device S &s) { device float *p = s.a; const device float *q = s.h(); }",
-        "device memory",
-    ),
     # 5.2.1 Locating Buffer, Texture, and Sampler Arguments
     "an index twice": (
         "kernel void k(device float *x [[buffer(0)]], device float *y [[@buffer(0)]]) {}",
@@ -161,6 +125,50 @@ CASES = {
     ),
 }  # fmt: skip
 
+#: The same, where only the compiler knows the types.
+BY_THE_TYPES = {
+    # 4 Address Spaces
+    "device memory as thread's": (POINTERS("thread float *@p = x;"), POINTERS("device float *p = x;"), "device memory"),
+    "an element as thread's": (POINTERS("thread float *@p = &x[1];"), POINTERS("device float *p = &x[1];"), "device memory"),
+    "a vector's": (POINTERS("thread float4 *@p = v + 1;"), POINTERS("const device float4 *p = v + 1;"), "device memory"),
+    "threadgroup memory as device's": (
+        POINTERS("threadgroup float a[4]; x = @a;"),
+        POINTERS("threadgroup float a[4]; t = a;"),
+        "threadgroup memory, where device memory",
+    ),
+    "an assignment": (POINTERS("x = @t;"), POINTERS("x = nullptr;"), "threadgroup memory, where device memory"),
+    "constant as device": (POINTERS("const device float *@p = c;"), POINTERS("constant float *p = c;"), "constant memory"),
+    "a reference": (POINTERS("thread float &@r = x[0]; r = 1;"), POINTERS("device float &r = x[0]; r = 1;"), "thread memory"),
+    "a cast to another space": (
+        POINTERS("*@(device float *)c = 1;"),
+        POINTERS("x[0] = *(constant float *)(c + 1);"),
+        "constant memory, where device memory",
+    ),
+    "a cast of another type": (
+        POINTERS("auto p = @(device int *)(t + 1);"),
+        POINTERS("auto p = (threadgroup int *)(t + 1); auto q = (device float4 *)&x[4] + 1;"),
+        "threadgroup memory, where device memory",
+    ),
+    "an argument": (
+        "float f(thread float *p) { return *p; } " + POINTERS("x[0] = @f(x);"),
+        "float f(thread float *p) { return *p; } float f(device float *p) { return *p; } " + POINTERS("float y = 1; x[0] = f(&y) + f(x);"),
+        "its 1st argument leads to device memory, where thread memory",
+    ),
+    "a result": (
+        "thread float *f(device float *p) { return @p; }",
+        "device float *f(device float *p) { return p; }",
+        "device memory, where thread memory",
+    ),
+    "through auto": (POINTERS("auto p = x + 1; thread float *@q = p;"), POINTERS("auto p = x + 1; auto q = p;"), "device memory"),
+    "a member": (
+        "struct S { float a[4]; }; void f(device S &s) { thread float *@p = s.a; }",
+        "struct S { float a[4]; float g() const device { return a[0]; } device float *h() device { return a; } };"
+        "void f(device S &s) { device float *p = s.a; const device float *q = s.h(); }",
+        "device memory",
+    ),
+}  # fmt: skip
+CASES = IN_THE_TEXT | BY_THE_TYPES
+
 #: Looks like what is refused, and Metal has it.
 LEGAL = [
     # SPEC: recursive functions are refused up to Metal 2.3 alone
@@ -192,8 +200,7 @@ def in_namespaces(sources):
     return HEAD + "\n".join(f"namespace row_{nth} {{ {text}\n}}" for nth, text in enumerate(sources))
 
 
-@pytest.mark.parametrize("what", CASES)
-def test_what_metal_does_not_have_is_refused_by_its_line(what):
+def refuse(what):
     refused, _, words = CASES[what]
     line = refused.replace("@", "")
     with pytest.raises(msl.SourceError) as caught:
@@ -204,11 +211,28 @@ def test_what_metal_does_not_have_is_refused_by_its_line(what):
     assert (shown, int(first.split(":")[2])) == (line, refused.index("@") + 1)
 
 
+@pytest.mark.parametrize("what", [*BY_THE_TYPES, "goto", "static", "an index twice"])
+def test_what_metal_does_not_have_is_refused_by_its_line(what):
+    refuse(what)
+
+
+@pytest.mark.parametrize("what", IN_THE_TEXT)
+def test_what_the_text_shows_is_refused_by_its_line(what, monkeypatch):
+    """The compiler is not asked whether it is C++: it is for all of them at once, below."""
+    monkeypatch.setattr(compiler.Compiler, "check", lambda *_: None)
+    monkeypatch.setattr(compiler.Compiler, "reading", lambda *_: contextlib.nullcontext(lambda: ""))
+    refuse(what)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("what", IN_THE_TEXT)
+def test_the_same_with_the_compiler(what):
+    refuse(what)
+
+
 def test_it_is_right_cpp():
     """The check alone finds none of it, which without the setting runs as before."""
-    refused = [text.replace("@", "") for text, _, _ in CASES.values()]
-    for text in refused:
-        msl.open_library(HEAD + text, is_strict=False)
+    msl.open_library(in_namespaces(text.replace("@", "") for text, _, _ in CASES.values()), is_strict=False)
 
 
 def test_what_metal_has_is_taken():

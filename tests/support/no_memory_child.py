@@ -1,8 +1,8 @@
 """One call after another with the n-th step of one kind failing, for each n until there are no more.
 
-    python child.py python PART OF LIBRARY  what the extension asks Python's allocators for; short_python.c
-    python child.py c PART OF               malloc as the extension calls it; short_malloc.c preloaded
-    python child.py metal PART OF           calls of Metal that give nil, command buffers that fail
+    python child.py python PART OF LIBRARY [each]  what the extension asks Python's allocators for; short_python.c
+    python child.py c PART OF                      malloc as the extension calls it; short_malloc.c preloaded
+    python child.py metal PART OF                  calls of Metal that give nil, command buffers that fail
 
 Prints a line for each call that neither worked nor said that memory or Metal failed, or left something behind; else
 "quiet", and how often something failed.
@@ -21,8 +21,8 @@ import metal_dlpack as md
 from metal_dlpack import _core, softmetal
 
 TYPES = tuple(_core._types())
-#: Where each so many-th step fails, and not each.
-STEPS = {"import": 17}
+#: Where each so many-th step fails, and not each, unless each is asked for.
+STEPS = {"import": 53, "Array._repr_html_": 5, "Device._repr_html_": 5}
 #: A call that needs more allocations than this is not one of ours.
 MOST = 3000
 #: What Metal may refuse, how: one call, that and all later ones, and a GPU that goes away.
@@ -36,7 +36,7 @@ ENOUGH = 2
 
 
 def code_of_ours():
-    return loaded(_core.__file__, code_in(_core.__file__))
+    return loaded(_core.__file__, code_in(_core.__file__, "ours"))
 
 
 class PythonsAllocations:
@@ -196,12 +196,14 @@ def chosen_calls(part, parts, skipped):
     return [*calls, ("import", import_again)][part::parts]
 
 
-def main(kind, part, parts, *library):
+def main(kind, part, parts, library=None, step=None):
     lines, total = [], 0
+    if step == "each":
+        STEPS.clear()
     warm_up()
     skipped = {"softmetal.configure"} if kind == "metal" else set()
     faults = {
-        "python": lambda: [PythonsAllocations(*library)],
+        "python": lambda: [PythonsAllocations(library)],
         "c": lambda: [Mallocs()],
         "metal": lambda: [MetalCalls(rule) for rule in METAL],
     }[kind]()

@@ -135,7 +135,7 @@ def main(name, first, step):
     scene = SCENES[name]
     folder = importlib.util.find_spec("metal_dlpack").submodule_search_locations[0]
     (extension,) = map(str, Path(folder).glob(f"_core{sysconfig.get_config_var('EXT_SUFFIX')}"))
-    places = code_in(extension, of_softmetal=True)
+    places = code_in(extension, "softmetal")
     counts, complaints = Counter(), []
     assert run_apart(scene, 0, extension, places) == (DONE, "")  # and from here on the kernels are compiled
     for n in range(first, MOST, step):
