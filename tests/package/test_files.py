@@ -581,6 +581,10 @@ BAD = {
         gguf_bytes([(b"general.alignment", 8, cases.gguf_text(b"32"))]),
         r"\(32\) is not a power of two",
     ),
+    "align_array.gguf": (
+        gguf_bytes([(b"general.alignment", 9, struct.pack("<IQI", 4, 1, 32))]),
+        r"\(an array\) is not a power of two",
+    ),
     "ndim.gguf": (gguf_bytes([], [(b"t", (1,) * 5, 0, 0)], bytes(4)), "5 dimensions"),
     "ggml.gguf": (gguf_bytes([], [(b"t", (8,), 999, 0)], bytes(32)), r"type \(999\)"),
     "offset.gguf": (gguf_bytes([], [(b"t", (8,), 0, 4)], bytes(64)), "not a multiple of the alignment"),
@@ -602,6 +606,38 @@ def test_what_is_wrong_is_said_with_the_path(tmp_path, subtests):
                 md.open(path)
             assert str(caught.value).startswith(f"open: {path}: ")
             assert len(str(caught.value)) < 2000
+
+
+GGUF = struct.Struct("<4sIQQ")
+KEY = cases.gguf_text(b"k")
+#: Beginnings of sparse files of 64 GiB that were sent as a few bytes: what the rest, zeros, would be read as.
+SPARSE = {
+    "tensors.gguf": (GGUF.pack(b"GGUF", 3, 10**9, 0), "occurs twice"),
+    "keys.gguf": (GGUF.pack(b"GGUF", 3, 0, 10**9), "occurs twice"),
+    "texts.gguf": (GGUF.pack(b"GGUF", 3, 0, 1) + KEY + struct.pack("<IIQ", 9, 8, 2**31), "2147483648 texts in key 'k'"),
+    "items.gguf": (GGUF.pack(b"GGUF", 3, 0, 1) + KEY + struct.pack("<IIQ", 9, 0, 2**35), "34359738368 items in key"),
+    "text.gguf": (GGUF.pack(b"GGUF", 3, 0, 1) + KEY + struct.pack("<IQ", 8, 2**35), "34359738368 bytes in key"),
+    "key.gguf": (GGUF.pack(b"GGUF", 3, 0, 1) + struct.pack("<Q", 2**35), "34359738368 bytes in a key"),
+    "name.gguf": (GGUF.pack(b"GGUF", 3, 1, 0) + struct.pack("<Q", 2**35), "34359738368 bytes in the name of a tensor"),
+    "directory.npz": (b"PK\x03\x04", "would have 34359738368 bytes, more than 100000000"),
+}
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_a_hole_of_any_length_is_refused_before_it_is_read(tmp_path, name):
+    path, total = tmp_path / name, 64 << 30
+    path.write_bytes(SPARSE[name][0])
+    os.truncate(path, total)
+    if name.endswith(".npz"):  # the end of an archive whose directory is 32 GiB long
+        locator = struct.pack(
+            "<4sLQL4s4H2LH", b"PK\6\7", 0, total, 1, b"PK\5\6", 0, 0, *[2**16 - 1] * 2, *[2**32 - 1] * 2, 0
+        )
+        with path.open("ab") as file:
+            file.write(struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, 45, 45, 0, 0, 1, 1, 2**35, total - 2**35) + locator)
+    start = time.monotonic()
+    with pytest.raises(FileFormatError, match=SPARSE[name][1]):
+        md.open(path)
+    assert time.monotonic() - start < 20
 
 
 def test_members_that_cannot_be_mapped_say_why_and_the_others_are_read(tmp_path):

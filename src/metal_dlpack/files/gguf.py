@@ -34,6 +34,10 @@ DTYPES = {
     "I32": "int32",
     "I64": "int64",
 }
+#: SPEC gguf.md: the longest key in bytes.  Names of tensors are far shorter.
+MAX_NAME = 65535
+#: SPEC ggml's gguf.cpp GGUF_MAX_ARRAY_ELEMENTS, GGUF_MAX_STRING_LENGTH: a sparse file can have any number of zeros.
+MAX_COUNT = 1 << 30
 LEAST_TENSOR = 8 + 4 + 4 + 8  # bytes of a record: name, count of dimensions, type, offset
 LEAST_PAIR = 8 + 4 + 1
 
@@ -47,11 +51,11 @@ def read_contents(source: Source) -> Contents:
     walk.check_room(tensor_count, LEAST_TENSOR, "tensors")
     walk.check_room(pair_count, LEAST_PAIR, "keys")
     metadata = read_pairs(walk, pair_count)
-    records = [read_record(walk) for _ in range(tensor_count)]
+    records = list(read_records(walk, tensor_count))
     align = alignment_of(source, metadata)
     data_start = (walk.position + align - 1) // align * align
     infos = [describe(source, record, data_start, align, types) for record in records]
-    check_infos(source, infos)
+    check_extents(source, [(info.offset, info.offset + info.nbytes, info.name) for info in infos if info.nbytes > 0])
     return Contents(infos, metadata)
 
 
@@ -106,14 +110,12 @@ class Walk:
         layout = "<" + letters
         return struct.unpack(layout, self.take(struct.calcsize(layout)))
 
-    def string(self) -> bytes:
-        (length,) = self.numbers("Q")
-        return self.take(length)
-
-    def text(self) -> str:
+    def text(self, what: str = "a text", most: int = MAX_COUNT) -> str:
         start = self.position
+        (length,) = self.numbers("Q")
+        self.check_count(length, f"bytes in {what}", most)
         try:
-            return self.string().decode("utf-8")
+            return self.take(length).decode("utf-8")
         except UnicodeDecodeError as error:
             self.source.refuse(f"the text at byte {start} is not UTF-8.", cause=error)
 
@@ -142,6 +144,10 @@ class Walk:
                 count -= 1
             self.position = self._chunk_start + place
 
+    def check_count(self, count: int, what: str, most: int = MAX_COUNT) -> None:
+        if count > most:
+            self.source.refuse(f"it has {count} {what} before byte {self.position}, more than {most}.")
+
     def check_room(self, count: int, least: int, what: str) -> None:
         if count * least > self.source.size - self.position:
             self.source.refuse(
@@ -166,6 +172,13 @@ class Values(Mapping[str, Any]):
         walk = Walk(self._source, place)
         return read_value(walk, walk.numbers("I")[0])
 
+    def number(self, key: str, default: int) -> Any:
+        """The value of a key that should be a number; an array, which may be long, is not read."""
+        if key not in self._places:
+            return default
+        (kind,) = Walk(self._source, self._places[key]).numbers("I")
+        return "an array" if kind == ARRAY else self[key]
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._places)
 
@@ -176,7 +189,7 @@ class Values(Mapping[str, Any]):
 def read_pairs(walk: Walk, count: int) -> Values:
     places: dict[str, int] = {}
     for _ in range(count):
-        key = walk.text()
+        key = walk.text("a key", MAX_NAME)
         if key in places:
             walk.source.refuse(f"the key {shortened(key)} occurs twice.")
         places[key] = walk.position
@@ -188,6 +201,7 @@ def skip_value(walk: Walk, kind: int, key: str) -> None:
     if kind == STRING:
         (length,) = walk.numbers("Q")
         walk.skip(length, f"the text of key {shortened(key)}")
+        walk.check_count(length, f"bytes in key {shortened(key)}")
     elif kind == ARRAY:
         skip_array(walk, key)
     else:
@@ -198,11 +212,13 @@ def skip_array(walk: Walk, key: str) -> None:
     kind, count = walk.numbers("IQ")
     if kind == STRING:
         walk.check_room(count, 8, f"texts in key {shortened(key)}")
+        walk.check_count(count, f"texts in key {shortened(key)}")
         walk.skip_texts(count, f"a text of key {shortened(key)}")
     elif kind == ARRAY:
         walk.source.refuse(f"the key {shortened(key)} holds an array of arrays, which is not supported.")
     else:
         walk.skip(count * scalar_size(walk, kind, key), f"the array of key {shortened(key)}")
+        walk.check_count(count, f"items in key {shortened(key)}")
 
 
 def scalar_size(walk: Walk, kind: int, key: str) -> int:
@@ -224,7 +240,7 @@ def read_value(walk: Walk, kind: int) -> Any:
 
 
 def alignment_of(source: Source, metadata: Values) -> int:
-    align = metadata.get("general.alignment", 32)
+    align = metadata.number("general.alignment", 32)
     if type(align) is not int or align <= 0 or align & (align - 1) != 0:
         source.refuse(f"its general.alignment ({str(align)[:80]}) is not a power of two.")
     return align
@@ -233,9 +249,19 @@ def alignment_of(source: Source, metadata: Values) -> int:
 # ---- tensors ----
 
 
+def read_records(walk: Walk, count: int) -> Iterator[tuple[str, tuple[int, ...], int, int]]:
+    """Each tensor's name, shape as NumPy has it, type and offset; a name that stands twice ends it, as in a hole."""
+    names: set[str] = set()
+    for _ in range(count):
+        record = read_record(walk)
+        if record[0] in names:
+            walk.source.refuse("it occurs twice in the header.", record[0])
+        names.add(record[0])
+        yield record
+
+
 def read_record(walk: Walk) -> tuple[str, tuple[int, ...], int, int]:
-    """Name, shape as NumPy has it, type and offset."""
-    name = walk.text()
+    name = walk.text("the name of a tensor", MAX_NAME)
     (ndim,) = walk.numbers("I")
     if ndim > MAX_DIMS:
         walk.source.refuse(f"it has {ndim} dimensions, and the format knows at most {MAX_DIMS}.", name)
@@ -262,12 +288,3 @@ def describe(
         source.refuse(f"its rows have {last} items, and {kind.name} stores blocks of {items}.", name)
     packed = (*shape[:-1], last // items * nbytes)
     return make_info(source, name, kind.name, _core.uint8, packed, data_start + offset)
-
-
-def check_infos(source: Source, infos: list[TensorInfo]) -> None:
-    check_extents(source, [(info.offset, info.offset + info.nbytes, info.name) for info in infos if info.nbytes > 0])
-    names: set[str] = set()
-    for info in infos:
-        if info.name in names:
-            source.refuse("it occurs twice in the header.", info.name)
-        names.add(info.name)

@@ -7,6 +7,7 @@ Source: PKWARE's APPNOTE 4.3.7, local file header; numpy.savez.
 
 from __future__ import annotations
 
+import io
 import os
 import struct
 import zipfile
@@ -23,6 +24,8 @@ from .source import Source
 LOCAL_HEADER = struct.Struct("<4s5H3I2H")
 LOCAL_MARK = b"PK\x03\x04"
 ENCRYPTED = 0x1
+#: The longest directory that is read, in bytes: that of a million members.
+MAX_DIRECTORY = 100_000_000
 NPY_MARK = b"\x93NUMPY"
 
 
@@ -58,10 +61,19 @@ class ArchiveContents(Contents):
         return [(member.header, member.end) for member in self._members.values()]
 
 
+class Bounded(io.FileIO):
+    """What zipfile reads: the directory in one piece, whose length the archive tells."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is not None and size > MAX_DIRECTORY:
+            raise ValueError(f"it would have {size} bytes, more than {MAX_DIRECTORY}")
+        return super().read(size)
+
+
 def read_contents(source: Source) -> Contents:
     """The archive's directory."""
     try:
-        with os.fdopen(os.dup(source.fd), "rb") as stream, zipfile.ZipFile(stream) as archive:
+        with Bounded(os.dup(source.fd)) as stream, zipfile.ZipFile(stream) as archive:
             entries, directory = archive.infolist(), archive.start_dir
     except Exception as error:  # zipfile raises what its parts raise: struct.error, OverflowError, ...
         source.refuse(f"its directory is not that of a zip archive: {str(error)[:200]}.", cause=error)
