@@ -226,7 +226,8 @@ def work_on(array):
 
 @pytest.mark.needs_kernels
 @pytest.mark.rule("export-stream-none", "export-cpu-waits")
-def test_the_stream_of_dlpack_says_who_waits(slow):
+def test_the_stream_of_dlpack_says_who_waits(settings):
+    settings(latency_us=50_000)  # of twenty command buffers, one after the other
     working, using = md.Stream(), md.Stream()
     array = md.zeros(64)
 
