@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from children import run_child
 from kernel_images import quickly
 from machine import SANITIZER
 
@@ -595,3 +596,28 @@ def test_the_same_kernel_is_unchecked_without_the_setting(settings):
     md.kernel(source_of("b[0] = a[i] + 1;"))(a, b, **LAUNCH)
     assert np.asarray(b)[0] == 2
     assert softmetal.reports("kernel") == before
+
+
+WITHOUT_MEMORY = """
+import resource
+import metal_dlpack as md
+
+kernel = md.kernel("kernel void race(device float *x) { x[0] += 1; }")
+small, large = md.zeros(64), md.zeros(1 << 23)
+for array in (small, large):
+    try:
+        kernel(array, n=64)
+        md.default_device().synchronize()
+    except md.MetalError as error:
+        print(error)
+    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 26),) * 2)
+"""
+
+
+@pytest.mark.needs_no_sanitizer
+def test_what_there_is_no_memory_to_check_does_not_pass():
+    settings = {"SOFTMETAL_KERNEL_CHECK": "1", "SOFTMETAL_VALIDATION": "0"}
+    first, second = run_child(WITHOUT_MEMORY, check=True, **settings).stdout.splitlines()
+    assert "two threads write byte 0" in first
+    assert "the checker has no memory left" in second

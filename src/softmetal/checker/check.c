@@ -183,11 +183,7 @@ soft_check_group(const soft_u32 position[3], const void *memory, size_t memory_n
     check->era += 1;
     begin_threads(check, position);
     if (!soft_order_group(&check->order, position)) {
-        soft_finding *finding = soft_findings_add(&check->findings);
-        if (finding != NULL) {
-            snprintf(finding->text, sizeof finding->text, "the checker has no memory left");
-        }
-        soft_check_stop(check);
+        soft_check_stop_without_memory(check);
     }
 }
 
@@ -368,10 +364,13 @@ access_elsewhere(soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how, s
     if (range == NULL) {
         return;
     }
-    if (range->shadow->cells == NULL) { /* nobody writes there, so nothing can race */
+    if (range->shadow->nbytes == 0) { /* nobody writes there, so nothing can race */
         site->low = range->base;
         site->span = range->nbytes - nbytes + 1;
         return;
+    }
+    if (range->shadow->cells == NULL) { /* an unchecked kernel would pass for a right one */
+        soft_check_stop_without_memory(check);
     }
     site->range = range;
     site->era = check->era;

@@ -199,8 +199,8 @@ soft_race_touch(soft_check *check, const soft_range *range, uintptr_t at, size_t
         soft_shadow_fit(shadow, at, nbytes);
         grain = (uintptr_t)1 << shadow->shift;
     }
-    if (shadow->cells == NULL) { /* no memory for so many */
-        return;
+    if (shadow->cells == NULL) {
+        soft_check_stop_without_memory(check);
     }
     size_t number = from >> shadow->shift;
     soft_cell *cell = soft_shadow_cell(shadow, number);

@@ -52,6 +52,16 @@ soft_check_stop(soft_check *check)
     abort(); /* abandon does not return */
 }
 
+void
+soft_check_stop_without_memory(soft_check *check)
+{
+    soft_finding *finding = soft_findings_add(&check->findings);
+    if (finding != NULL) {
+        snprintf(finding->text, sizeof finding->text, "the checker has no memory left");
+    }
+    soft_check_stop(check);
+}
+
 /* ---- what was found, kept until the end of the launch and then said ---- */
 
 #define TEXT_NBYTES 1600 /* more than all parts together */

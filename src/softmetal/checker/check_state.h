@@ -126,6 +126,8 @@ soft_at soft_at_mark(const soft_check *check, soft_mark mark);
 
 /* Leave the kernel for good; call it after a finding is kept. */
 _Noreturn void soft_check_stop(soft_check *check);
+/* The same with a finding that says so. */
+_Noreturn void soft_check_stop_without_memory(soft_check *check);
 
 /* ---- check_memory.c: which memory is the kernel's: its views, its threadgroup memory ---- */
 
