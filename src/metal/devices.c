@@ -21,7 +21,6 @@ fill_table(void)
         device_record *record = &table[i];
         record->index = (int)i;
         record->handle = handles[i]; /* the table keeps the +1 */
-        record->queue = bridge_queue_new(handles[i]);
         bridge_device_describe(handles[i], &record->facts);
     }
     __atomic_store_n(&table_count, (int)count, __ATOMIC_RELEASE);

@@ -1,7 +1,7 @@
 /* devices.h: the machine's Metal devices, found once a process, and kernels of our own, each
  * compiled for a device when it is first needed.
  *
- * Owns:    one record a device, with its default queue, and the compiled kernels, for the life of
+ * Owns:    one record a device, and the compiled kernels, for the life of
  *          the process.
  * Calls:   metal_bridge.h; softmetal.h, which takes kernels in C and compiles nothing.  Never
  *          Python.
@@ -20,7 +20,6 @@
 typedef struct device_record {
     int index;             /* 0 is the system's default */
     bridge_device *handle; /* owned (+1) by the table */
-    bridge_queue *queue;   /* owned (+1) by the table; the library's own copies run here */
     bridge_device_facts facts;
 } device_record;
 

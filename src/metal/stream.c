@@ -154,14 +154,15 @@ stream_default(const device_record *device)
 {
     metal_stream **place = &default_streams[device->index];
     metal_stream *stream = __atomic_load_n(place, __ATOMIC_ACQUIRE);
-    if (stream != NULL || device->queue == NULL ||
-        stream_of_queue(device->queue, device, &stream) != BRIDGE_OK) {
-        return stream;
+    if (stream != NULL || stream_new(device, &stream) != BRIDGE_OK) {
+        return stream; /* where Metal gives no queue, the next call asks again */
     }
     metal_stream *expected = NULL;
     if (!__atomic_compare_exchange_n(place, &expected, stream, false, __ATOMIC_ACQ_REL,
                                      __ATOMIC_ACQUIRE)) {
-        stream_release(stream); /* another thread was faster: it is the same stream */
+        /* unreached: only if another thread is faster */
+        stream_release(stream);
+        return expected;
     }
     return stream;
 }

@@ -97,3 +97,24 @@ def test_a_device_equals_its_name_and_hashes_as_it():
     assert {device: 1}["metal:0"] == {"metal:0": 1}[device] == 1
     with pytest.raises(TypeError):
         device < "metal:1"  # noqa: B015
+
+
+QUEUES = """
+import metal_dlpack as md
+
+device = md.default_device()
+for call in (lambda: md.zeros(4, storage="private"), device.synchronize, lambda: device.default_stream):
+    try:
+        call()
+    except md.MetalError as error:
+        print(error)
+array = md.full(4, 1, storage="private")
+print(array.tolist(), device.default_stream is md.current_stream())
+"""
+
+
+def test_a_queue_that_cannot_be_made_is_asked_for_again():
+    """Metal may have none left for a while: not for the life of the process."""
+    *refused, works = run_child(QUEUES, SOFTMETAL_FAIL="queue@1,queue@2,queue@3", check=True).stdout.splitlines()
+    assert len(refused) == 3
+    assert works == "[1.0, 1.0, 1.0, 1.0] True"
