@@ -84,6 +84,12 @@ def test_a_function_constant_of_a_users_type_shows_its_line():
         msl.open_library(f"{HEAD}typedef uint number;\n{line}\nkernel void f(device uint *x) {{ x[0] = n; }}")
 
 
+def test_a_function_constant_of_a_users_type_may_share_its_index_with_what_a_kernel_reads():
+    line = "constant number n [[function_constant(0)]]; constant uint m [[function_constant(0)]];"
+    library = msl.open_library(f"{HEAD}typedef uint number;\n{line}\nkernel void f(device uint *x) {{ x[0] = m; }}")
+    assert library.compile("f", {0: b"\1\0\0\0"}).endswith(".so")
+
+
 def test_a_template_is_checked_when_its_kernel_is_asked_for():
     source, where = place(HEAD + "template <typename T>\nkernel void g(device T *x) { x[0] = @q(x[0]); }\n")
     library = msl.open_library(source + 'template [[host_name("a")]] kernel void g<float>(device float *);')

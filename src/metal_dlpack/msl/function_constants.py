@@ -82,10 +82,14 @@ def find(tokens: Tokens, declarations: list[Declaration], integers: Integers) ->
 
 def refuse_unknown_type(tokens: Tokens, constant: FunctionConstant) -> None:
     """Raise SourceError for what no value can be given to.  A typedef is not followed: only C++ finds it."""
-    scalar, _ = _scalar_and_count(constant.type)
-    if scalar not in _SCALARS and scalar not in _REALS:
+    if not _has_values(constant):
         text = f"the type '{constant.type}' of the function constant '{constant.name}' needs a Mac: without one it"
         raise source_error(tokens, constant.declaration.first, f"{text} must be spelled as a scalar or a vector")
+
+
+def _has_values(constant: FunctionConstant) -> bool:
+    scalar, _ = _scalar_and_count(constant.type)
+    return scalar in _SCALARS or scalar in _REALS
 
 
 #: What the linker misses if a kernel reads a constant without a value; its index follows.
@@ -101,7 +105,7 @@ def specialise(
     reads it, once the compiler has dropped what cannot be reached, cannot be linked.
     """
     for constant in constants:
-        value = values.get(constant.index)
+        value = values.get(constant.index) if _has_values(constant) else None  # of another constant of this index
         one = constant.declaration
         tokens.drop(one.first, one.last)
         if value is None and is_final:
