@@ -71,7 +71,7 @@ def pytest_unconfigure(config):
 # ---- the measuring ----
 
 TEST_OPTIONS = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not long")
-FLAGS = "-O0 -g -w -MMD -fsanitize-coverage=trace-pc"
+FLAGS = "-O0 -gdwarf-4 -w -MMD -fsanitize-coverage=trace-pc"
 LINES_OF_PYTHON = """[run]
 include = {folder}/src/metal_dlpack/*
 data_file = {data}

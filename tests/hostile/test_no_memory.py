@@ -109,7 +109,7 @@ def sweep(libraries, code, scene, first, step, validation):
 def test_where_the_software_metal_lacks_memory_or_a_thread_a_call_fails_or_a_sentence_ends_the_process(
     libraries, code, scene
 ):
-    sweep(libraries, code, scene, 2, 7, validation="0")
+    sweep(libraries, code, scene, 5, 7, validation="0")
 
 
 @needs_glibc

@@ -51,6 +51,7 @@ CASE(a_rule_that_is_not_understood_changes_nothing)
     CHECK(softmetal_set("SOFTMETAL_FAIL", "buffer@1+") == 0);
     CHECK(softmetal_set("SOFTMETAL_FAIL", "texture@1") == -1);
     CHECK(softmetal_set("SOFTMETAL_FAIL", "buffer@0") == -1);
+    CHECK(softmetal_set("SOFTMETAL_FAIL", "buffer@") == -1);
     CHECK(softmetal_set("SOFTMETAL_FAIL", "buffer@1,") == -1);
     CHECK(softmetal_set("SOFTMETAL_FAIL", "commit=99") == -1);
     CHECK(softmetal_set("SOFTMETAL_FAIL", "commit=Melted") == -1);

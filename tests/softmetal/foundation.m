@@ -83,6 +83,7 @@ CASE(strings_count_utf16_units)
     CHECK(strcmp([string UTF8String], "a\xc3\xa4\xf0\x9d\x84\x9e") == 0);
     CHECK([string isEqual:[NSString stringWithUTF8String:[string UTF8String]]]);
     CHECK([string hash] == [[NSString stringWithUTF8String:[string UTF8String]] hash]);
+    CHECK([string hash] != [[NSString stringWithUTF8String:"a"] hash]);
     CHECK(![string isEqual:[[NSObject new] autorelease]]);
 }
 

@@ -152,6 +152,24 @@ CASE(a_text_that_names_a_registered_kernel_is_not_compiled)
     CHECK([library newFunctionWithName:text_of("in_c")] == nil);
 }
 
+CASE(a_kernel_for_which_the_table_has_no_room_is_refused_and_not_found)
+{
+    static char names[300][8];
+    int taken = 0;
+    for (int i = 0; i < 300; i++) {
+        snprintf(names[i], sizeof names[i], "k%d", i);
+        taken += softmetal_register_kernel(names[i], NULL, 1) == 0;
+    }
+    CHECK(taken == 256);
+    CHECK(softmetal_register_kernel("k255", NULL, 1) == 0);
+    softmetal_set_compiler(&compiler);
+    id<MTLLibrary> library =
+        [[open_device() newLibraryWithSource:text_of("kernel void k299(...)")
+                                     options:nil
+                                       error:NULL] autorelease];
+    CHECK([library newFunctionWithName:text_of("k299")] == nil);
+}
+
 CASE(the_options_choose_the_math)
 {
     MTLCompileOptions *options = [[[MTLCompileOptions alloc] init] autorelease];

@@ -1,6 +1,9 @@
 /* threads.m: many threads at once; a thread sanitizer watches. */
 #import "check.h"
 
+#include <dirent.h>
+#include <unistd.h>
+
 #define THREADS 4
 #define ROUNDS 100
 
@@ -59,6 +62,14 @@ CASE(four_threads_pass_bytes_under_a_seed)
     share_queue(pass_bytes_on);
 }
 
+static void
+count_one(const char *class_name, const void *object, long retain_count, const char *site,
+          void *context)
+{
+    *(size_t *)context +=
+        class_name != NULL && object != NULL && retain_count > 0 && site != NULL;
+}
+
 static void *
 come_and_go(void *argument)
 {
@@ -71,6 +82,9 @@ come_and_go(void *argument)
         [shared_queue setLabel:[NSString stringWithUTF8String:"busy"]];
         [shared_queue label];
         softmetal_live_objects("MTLBuffer");
+        size_t seen = 0;
+        softmetal_visit_live_objects("MTLCommandBuffer", count_one, &seen);
+        CHECK(seen >= 1);
         [commands commit];
         [again release];
         [pool drain];
@@ -95,6 +109,36 @@ open_and_close(void *argument)
         [again release];
     }
     return NULL;
+}
+
+static int
+count_threads(void)
+{
+    int count = -2; /* "." and ".." */
+    DIR *folder = opendir("/proc/self/task");
+    while (readdir(folder) != NULL) {
+        count += 1;
+    }
+    closedir(folder);
+    return count;
+}
+
+CASE(the_thread_of_a_queue_ends_with_it)
+{
+    device = open_device();
+    int before = count_threads();
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    id<MTLCommandQueue> queue = [device newCommandQueue];
+    id<MTLCommandBuffer> commands = [queue commandBuffer];
+    [commands commit];
+    [commands waitUntilCompleted];
+    CHECK(count_threads() > before);
+    [pool drain];
+    [queue release];
+    for (int tries = 0; count_threads() > before && tries < 10000; tries++) {
+        usleep(1000);
+    }
+    CHECK(count_threads() == before);
 }
 
 CASE(the_last_owner_of_a_device_may_meet_its_next_one)

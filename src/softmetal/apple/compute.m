@@ -233,6 +233,7 @@ void
 softmetal_note_view(const void *encoder, unsigned index, size_t nbytes)
 {
     soft_dispatch *dispatch = ((const SoftMetalComputeEncoder *)encoder)->_dispatch;
+    /* mutant survives (condition always): there is room, and binding clears it */
     if (index < (unsigned)dispatch->count) {
         dispatch->arguments[index].view_nbytes = nbytes;
     }

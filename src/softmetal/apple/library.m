@@ -171,6 +171,7 @@ take_error(NSError **error, soft_compile_error *failure)
                         source:(NSString *)source
                       language:(MTLLanguageVersion)language
 {
+    /* mutant survives (dropped assignment): NSObject's init gives the object itself */
     self = [super init];
     _device = [device retain];
     _language = (unsigned)language;

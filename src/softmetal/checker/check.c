@@ -104,6 +104,7 @@ take_watch(soft_watch *watch)
 static void
 give_watch_back(soft_watch *watch)
 {
+    /* mutant survives (dropped lock): who begins to wait just then is not woken */
     pthread_mutex_lock(&watch_lock);
     watch->is_taken = false;
     pthread_cond_broadcast(&watch_freed);
@@ -149,6 +150,7 @@ soft_check_end(char *error, size_t nbytes)
     bool is_clean = check->findings.count == 0;
     soft_memory_close(check);
     soft_order_free(&check->order);
+    /* mutant survives (dropped count): a leak, and no object of Metal's */
     free(check);
     return is_clean;
 }

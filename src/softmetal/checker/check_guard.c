@@ -92,6 +92,7 @@ handle(int number, siginfo_t *info, void *context)
     soft_guard *guard = mine;
     uintptr_t at = instruction_of(context);
     bool is_kernel =
+        /* mutant survives (bound #2): no code lies behind the image */
         guard != NULL && guard->signal == 0 && at >= guard->image_low && at < guard->image_high;
     if (guard != NULL && guard->signal == 0 && number == SIGSEGV &&
         at == (uintptr_t)info->si_addr) {
@@ -119,6 +120,7 @@ handle(int number, siginfo_t *info, void *context)
 static void
 install(void)
 {
+    /* mutant survives (dropped flag #2): Python repeats a call that was interrupted */
     struct sigaction action = {.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
     action.sa_sigaction = handle;
     for (size_t i = 0; i < WATCHED_COUNT; i++) {
@@ -145,6 +147,7 @@ take_stacks(soft_guard *guard)
     void *stacks = mmap(NULL, SIGNAL_STACK_NBYTES + LEAVE_STACK_NBYTES, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (stacks == MAP_FAILED) {
+        /* mutant survives (constant returned): then only a kernel that faults ends the process */
         return false;
     }
     stack_t ours = {.ss_sp = stacks, .ss_size = SIGNAL_STACK_NBYTES};

@@ -33,6 +33,7 @@ map_cells(soft_shadow *shadow)
     bool is_large = block_count(shadow) * sizeof(soft_cell) >= LARGE_PAGE / 2;
     shadow->mapped_nbytes = nbytes + (is_large ? LARGE_PAGE : 0);
     void *pages = mmap(NULL, shadow->mapped_nbytes, PROT_READ | PROT_WRITE,
+                       /* mutant survives (dropped flag #2): a system may refuse then */
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (pages == MAP_FAILED) {
         return;

@@ -126,6 +126,7 @@ soft_dispatch_copy(const soft_dispatch *dispatch)
                                 soft_argument_set_bytes(argument, bytes, argument->nbytes));
     }
     if (!is_whole) {
+        /* mutant survives (dropped count): a leak, where there is no memory */
         soft_dispatch_free(copy);
         return NULL;
     }
