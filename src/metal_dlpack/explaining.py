@@ -298,7 +298,7 @@ def way_out(error: Exception) -> str:
 
 
 def refusal(x: object, consumer: str, error: Exception, fix: str) -> Explanation:
-    text = str(error).removeprefix("explain: ")
+    text = str(error).removeprefix("explain: ") or type(error).__name__
     return Explanation("refusal", (text,), (fix,), type(x).__name__, consumer, ("what the producer raised",))
 
 
@@ -375,5 +375,7 @@ def explain(
     except AttributeError as error:
         fix = "Take one of its items, x[key]." if isinstance(x, Mapping) else ASARRAY
         return refusal(x, consumer or "metal_dlpack", error, fix)
-    except (BufferError, TypeError, ValueError, RuntimeError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever the producer raises is its answer
         return refusal(x, consumer or "metal_dlpack", error, way_out(error))

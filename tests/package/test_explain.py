@@ -243,6 +243,25 @@ def test_no_consumer_is_imported():
     assert child.stdout.strip() == "[]"
 
 
+@pytest.mark.parametrize("consumer", [None, "numpy"])
+def test_whatever_a_producer_raises_is_its_answer(consumer):
+    class Producer:
+        def __dlpack_device__(self):
+            return (1, 0)
+
+        def __dlpack__(self, **asked):
+            raise self.error
+
+    for error in (KeyError("k"), OSError("lost"), AssertionError(), SystemError("no result"), RuntimeError()):
+        Producer.error = error
+        said = md.explain(Producer(), consumer=consumer)
+        assert not said
+        assert said.reasons == (str(error) or type(error).__name__,)
+    Producer.error = MemoryError()
+    with pytest.raises(MemoryError):
+        md.explain(Producer(), consumer=consumer)
+
+
 def test_a_producer_that_knows_copy_is_forbidden_it():
     asked = []
 
