@@ -174,6 +174,16 @@ def test_a_full_disk_is_a_sentence(arguments, buffering):
     assert (code, said) == (74, f"python {name}: the output cannot be written: No space left on device.\n")
 
 
+def test_a_library_of_any_name_is_shown_on_one_line(tmp_path):
+    (tmp_path / "odd.py").write_text(
+        "from toy_library import Toy\nclass Odd(Toy):\n    name = 'a\\n\\x1b[31mred'\n"
+        "    def version(self):\n        return '\\ud800'\n"
+    )
+    arguments = ["-m", "metal_dlpack.conformance", "--producer", "odd:Odd", "--rule", "items"]
+    done = run_child(arguments, PYTHONPATH=os.pathsep.join([str(tmp_path), python_path()]))
+    assert done.stdout.startswith("a \\x1b[31mred \\ud800 as producer: keeps"), done.stderr
+
+
 @pytest.mark.parametrize("program", ["metal_dlpack.conformance", "metal_dlpack"])
 def test_a_program_that_fails_itself_gives_no_verdict(program):
     """Without descriptors no child is started: 1 would say that a rule is broken, or that a pair shares nothing."""

@@ -53,7 +53,7 @@ def main(side: Side, name: str, *names: str) -> None:
         library = library_of(name)
         if not offers(library, side):
             raise LookupError(f"it cannot be judged as a {side}, since it has no {METHOD[side]}.")
-        facts = str(library.name or name), str(library.version())
+        facts = one_line(str(library.name or name)), one_line(str(library.version()))
     except BaseException as error:  # of the user's module too: a name that is wrong, a sys.exit
         print_answer(answers, "missing", one_line(f"{name}: {type(error).__name__}: {error}"))
         os._exit(0)
