@@ -144,7 +144,7 @@ append_device(bridge_device **out, size_t count, size_t capacity, id<MTLDevice> 
 size_t
 bridge_device_copy_all(bridge_device **out, size_t capacity)
 {
-    if (bridge_is_forked()) {
+    if (bridge_is_forked()) { /* unreached: callers ask first */
         return 0;
     }
     IN_POOL;
@@ -169,7 +169,7 @@ void
 bridge_device_describe(bridge_device *device, bridge_device_facts *out)
 {
     memset(out, 0, sizeof *out);
-    if (bridge_is_forked()) {
+    if (bridge_is_forked()) { /* unreached: callers ask first */
         return;
     }
     IN_POOL;
@@ -187,7 +187,7 @@ bridge_device_describe(bridge_device *device, bridge_device_facts *out)
 uint64_t
 bridge_device_allocated_nbytes(bridge_device *device)
 {
-    if (bridge_is_forked()) {
+    if (bridge_is_forked()) { /* unreached: callers ask first */
         return 0;
     }
     IN_POOL;
@@ -532,7 +532,7 @@ bridge_buffer_copy_label(bridge_buffer *buffer, char *out, size_t capacity)
 void
 bridge_buffer_set_label(bridge_buffer *buffer, const char *label)
 {
-    if (bridge_is_forked()) {
+    if (bridge_is_forked()) { /* unreached: callers ask first */
         return;
     }
     IN_POOL;
@@ -683,7 +683,7 @@ bridge_queue_copy_label(bridge_queue *queue, char *out, size_t capacity)
 void
 bridge_queue_set_label(bridge_queue *queue, const char *label)
 {
-    if (bridge_is_forked()) {
+    if (bridge_is_forked()) { /* unreached: callers ask first */
         return;
     }
     IN_POOL;
@@ -730,7 +730,7 @@ bridge_event_value(bridge_event *event)
 void
 bridge_event_raise(bridge_event *event, uint64_t value)
 {
-    if (bridge_is_forked()) {
+    if (bridge_is_forked()) { /* unreached: callers ask first */
         return;
     }
     IN_POOL;
@@ -901,7 +901,7 @@ newest_language(NSUInteger standard)
 unsigned
 bridge_language_newest(void)
 {
-    if (bridge_is_forked()) {
+    if (bridge_is_forked()) { /* unreached: callers ask first */
         return 0;
     }
     IN_POOL;

@@ -129,6 +129,7 @@ walk_axis(const bits_walk *walk, int axis, int64_t to, int64_t from)
         return;
     }
     int64_t extent = walk->shape->shape[axis];
+    /* mutant survives (condition never): the overflow of a step that is not taken is UBSan's */
     if (extent == 1) { /* its stride can be anything */
         walk_axis(walk, axis + 1, to, from);
         return;

@@ -220,6 +220,7 @@ is_ordered(const strided_layout *in, int64_t a, int64_t b)
     uint64_t stride_a = layout_absolute(in->strides[a]);
     uint64_t stride_b = layout_absolute(in->strides[b]);
     if (stride_a != stride_b) {
+        /* mutant survives (bound): they are not equal */
         return stride_a > stride_b;
     }
     return in->shape[a] >= in->shape[b];

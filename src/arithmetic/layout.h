@@ -41,7 +41,6 @@ typedef struct strided_layout {
     X(LAYOUT_FAULT_AXIS_TWICE, "axis %lld is named twice") \
     X(LAYOUT_FAULT_AXES, "%lld axes are given for %lld dimensions") \
     X(LAYOUT_FAULT_INDEX, "index %lld is out of range for an axis of extent %lld") \
-    X(LAYOUT_FAULT_STEP, "a slice's step must not be 0") \
     X(LAYOUT_FAULT_VOLUME, "a layout of %lld items cannot take a shape of %lld items") \
     X(LAYOUT_FAULT_INFER, "only one extent of a shape may be -1") \
     X(LAYOUT_FAULT_NOT_A_VIEW, "the strides do not allow this shape without a copy") \
@@ -230,7 +229,8 @@ bool layout_axes(int count, const int64_t *given, int ndim, int *axes, uint64_t 
 /* `index` counts from the end where negative.  Adds to `*offset`. */
 bool layout_index_axis(const strided_layout *in, int axis, int64_t index, int64_t *offset,
                        layout_fault *fault);
-/* start, length and step as PySlice_AdjustIndices leaves them: already within the axis. */
+/* start, length and step as PySlice_AdjustIndices leaves them: already within the axis, and the
+ * step is not 0. */
 bool layout_cut_axis(const strided_layout *in, int axis, int64_t start, int64_t length,
                      int64_t step, int64_t *offset, int64_t *stride, layout_fault *fault);
 /* The stride of an axis of extent 1 put before `axis` (0..ndim), which keeps a contiguous

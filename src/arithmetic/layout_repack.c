@@ -64,6 +64,7 @@ layout_repacked(const strided_layout *in, int64_t itemsize, int64_t address, int
     bool fits = recount(in->offset, joined, split, &out->offset);
     for (int i = 0; i < in->ndim; i++) {
         int64_t extent = in->shape[i], stride = in->strides[i];
+        /* mutant survives (dropped assignment): its caller works in place */
         out->shape[i] = extent;
         out->strides[i] = stride;
         fits &= i == axis ? recount(extent, joined, split, &out->shape[i])

@@ -29,13 +29,9 @@ layout_cut_axis(const strided_layout *in, int axis, int64_t start, int64_t lengt
                 int64_t *offset, int64_t *stride, layout_fault *fault)
 {
     int64_t steps, nbytes;
-    if (step == 0) { /* unreached: the fuzzers reach it */
-        return layout_fail(fault, LAYOUT_FAULT_STEP, 0, 0);
-    }
     /* As above. */
     if (!layout_multiply(length > 0 ? start : 0, in->strides[axis], &steps) ||
         !layout_add(*offset, steps, offset)) {
-        /* unreached: the fuzzers reach it */
         return layout_fail(fault, LAYOUT_FAULT_OVERFLOW, axis, 0);
     }
     /* With one item left or none no step is taken, and a long one need not fit. */
@@ -86,6 +82,7 @@ drop_axes(const strided_layout *in, uint64_t bits, strided_layout *out)
     }
     out->ndim = kept;
     out->itemsize = in->itemsize;
+    /* mutant survives (dropped assignment): who looks at it works in place */
     out->offset = in->offset;
 }
 
@@ -138,7 +135,7 @@ layout_expanded(const strided_layout *in, int count, const int64_t *given, strid
         return false;
     }
     if (in != out) {
-        layout_copy(in, out);
+        layout_copy(in, out); /* unreached: its one caller works in place */
     }
     size_t nbytes = (size_t)(in->ndim - axis) * sizeof *out->shape;
     int64_t stride = layout_unit_stride(out, axis);
@@ -207,7 +204,6 @@ layout_broadcast(const strided_layout *in, int ndim, const int64_t *shape, strid
         bool is_fresh = axis < fresh;
         int64_t extent = is_fresh ? 1 : in->shape[axis - fresh];
         if (shape[axis] < 0) {
-            /* unreached: the fuzzers reach it */
             return layout_fail(fault, LAYOUT_FAULT_EXTENT, shape[axis], axis);
         }
         if (extent != shape[axis] && extent != 1) {
@@ -348,6 +344,7 @@ fit_strides(const strided_layout *in, int ndim, const int64_t *shape, int64_t *s
     if (count > 0 && !fit_moving(from, count, extents, moves)) {
         return FIT_NOT_A_VIEW;
     }
+    /* mutant survives (bound): an unused place holds 0 or 1, mostly */
     int64_t extent = 1, stride = in->ndim > 0 ? in->strides[in->ndim - 1] : 1;
     for (int axis = ndim - 1; axis >= 0; axis--) {
         /* mutant survives (bound): GCC cannot see that they agree */

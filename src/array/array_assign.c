@@ -44,6 +44,7 @@ fill_with(const char *function, ArrayObject *self, const char *item)
         fill_items(self, &layout, mapping.origin, item);
         Py_END_ALLOW_THREADS
     }
+    /* mutant survives (condition always): filling nothing does nothing */
     else if (self->nitems > 0) {
         fill_items(self, &layout, mapping.origin, item);
     }

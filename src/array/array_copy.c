@@ -176,6 +176,7 @@ must_move_bits(array_side *dst, array_side *src)
     if (!is_packed(dst) && !is_packed(src)) {
         return false;
     }
+    /* mutant survives (condition always): bit by bit: only slower */
     if (!is_packed(dst) || !is_packed(src) || dst->first_bit != 0 || src->first_bit != 0 ||
         !layouts_of_bytes(&dst->layout, &src->layout, dtype_item_bits(dst->dtype), &to,
                           &from)) {

@@ -218,7 +218,7 @@ array_method_metal_stream(PyObject *op, PyObject *Py_UNUSED(unused))
     if (stream != NULL) {
         status = WITHOUT_GIL(work_mark_storage(stream, storage, &mark));
     }
-    if (status != BRIDGE_OK) { /* unreached: no test makes it fail here */
+    if (status != BRIDGE_OK) {
         return errors_from_bridge(state_of(op), "Array.__metal_stream__", status, NULL, 0);
     }
     PyObject *answer = stream_protocol_answer(mark.stream, mark.value);

@@ -240,6 +240,7 @@ static int
 refuse_item(PyObject *item)
 {
     if (PyList_Check(item) || PyTuple_Check(item)) {
+        /* unreached: the shape of the lists is checked before */
         return errors_raise(PyExc_ValueError,
                             "asarray: the nested lists differ in length or depth.");
     }

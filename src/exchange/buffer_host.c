@@ -98,7 +98,7 @@ buffer_of_producer(md_state *state, PyObject *obj)
     if (speaks < 0) {
         return NULL;
     }
-    if (!speaks) { /* unreached: no test makes it fail here */
+    if (!speaks) {
         return PyErr_Format(PyExc_TypeError,
                             "%s: %.100s has no memory to share; give an object with the buffer "
                             "protocol, a SharedMemory, or a CPU tensor that speaks DLPack.",
@@ -111,7 +111,7 @@ buffer_of_producer(md_state *state, PyObject *obj)
     bool is_host =
         array_storage(array_cast(array))->is_host_memory || array_cast(array)->nitems == 0;
     PyObject *buffer = buffer_of_array(array);
-    if (buffer != NULL && !is_host) { /* unreached: no test makes it fail here */
+    if (buffer != NULL && !is_host) {
         Py_DECREF(buffer);
         return PyErr_Format(PyExc_TypeError,
                             "%s: the memory of %.100s is Metal memory already; "

@@ -85,7 +85,6 @@ wrap(md_state *state, foreign_tensor *foreign, metal_storage *parent)
     bridge_status status =
         storage_wrap_buffer(handle, parent, device, nbytes, &owner, &storage);
     if (errors_check_status(state, from_dlpack, status, NULL, 0) < 0) {
-        /* unreached: no test makes it fail here */
         return NULL;
     }
     foreign->managed = foreign->keeper = NULL; /* the storage's */

@@ -173,6 +173,7 @@ set_parameter(kernel_parameter *parameter, const bridge_parameter *facts, PyObje
         return -1;
     }
     if (facts->kind == BRIDGE_PARAMETER_OTHER) {
+        /* unreached: only on a Mac */
         return errors_raise(
             PyExc_TypeError,
             "Library.kernel: the parameter '%U' of %R is a texture, a sampler or the "
@@ -229,7 +230,7 @@ set_parameters(KernelObject *self, const bridge_kernel_facts *facts, PyObject *o
     }
     bool is_small =
         self->buffer_count <= KERNEL_MOST_BUFFERS && Py_SIZE(self) <= KERNEL_MOST_PARAMETERS;
-    if (!is_small) {
+    if (!is_small) { /* unreached: compilers refuse more buffers */
         PyErr_Format(PyExc_TypeError,
                      "Library.kernel: %R has %zd parameters; Metal binds at most %d buffers.",
                      self->name, Py_SIZE(self), KERNEL_MOST_BUFFERS);

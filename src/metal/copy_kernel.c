@@ -145,7 +145,6 @@ copy_grid_make(const copy_plan *plan, int kernel, const char *dst_base, const ch
 }
 
 /* Between two units, so that they stay as large as they are. */
-/* unreached: the fuzzers reach it */
 static void
 halve_run(const copy_plan *plan, int64_t unit, copy_plan *first, copy_plan *second)
 {

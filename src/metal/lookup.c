@@ -38,6 +38,7 @@ rank_of(const metal_storage *storage)
     uint64_t mixed = (uint64_t)(uintptr_t)storage->address;
     /* mutant survives (product): any rank makes a tree */
     mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9u;
+    /* mutant survives (product #2): any rank makes a tree */
     mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111ebu;
     return mixed ^ (mixed >> 31);
 }

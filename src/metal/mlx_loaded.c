@@ -28,14 +28,12 @@ is_mlx(const char *path)
 }
 
 #ifdef __APPLE__
-/* unreached: only on a Mac */
 static uint64_t
 count_loaded(void)
 {
     return _dyld_image_count();
 }
 
-/* unreached: only on a Mac */
 static bool
 look(void)
 {

@@ -202,6 +202,7 @@ bridge_status
 storage_wrap_host(const device_record *device, void *address, size_t nbytes,
                   const storage_owner *owner, metal_storage **out, size_t *offset_bytes)
 {
+    /* mutant survives (dropped assignment): callers look at it after a success */
     *out = NULL;
     uintptr_t first = round_down((uintptr_t)address, (size_t)sysconf(_SC_PAGESIZE));
     size_t length = storage_pages_nbytes(address, nbytes);
@@ -233,6 +234,7 @@ static void
 retire_surface(metal_storage *storage, const void *here)
 {
     (void)here; /* any thread may */
+    /* mutant survives (dropped count): only on a Mac */
     bridge_surface_release(storage->owner.object);
     storage_free(storage);
 }
@@ -257,6 +259,7 @@ storage_wrap_surface(const device_record *device, const void *handle, metal_stor
         return status;
     }
     /* byte 0 of the Buffer would not be the surface's; the owner goes with the storage */
+    /* mutant survives (condition never): only on a Mac */
     if (offset != 0) {
         storage_release(*out);
         *out = NULL;

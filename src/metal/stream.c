@@ -28,6 +28,7 @@ prepare(void)
     (void)pthread_cond_init(&changed, NULL);
 #else
     pthread_condattr_t attributes;
+    /* mutant survives (dropped call): glibc's only clears a number */
     (void)pthread_condattr_init(&attributes);
     (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     (void)pthread_cond_init(&changed, &attributes);
@@ -81,7 +82,7 @@ keep_failure(metal_stream *stream)
     void (*tell)(void) = __atomic_load_n(&tell_lost, __ATOMIC_ACQUIRE);
     if (tell == NULL || bridge_is_forked()) {
         free(stream);
-        return;
+        return; /* unreached: in a forked child, or without Python */
     }
     lock_take(LOCK_STREAMS);
     stream->next = lost;

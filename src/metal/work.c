@@ -110,6 +110,7 @@ encode_waits_for(bridge_commands *commands, const metal_stream *stream,
 bool
 work_encode_wait(bridge_commands *commands, bridge_event *event, uint64_t value)
 {
+    /* mutant survives (condition never): a wait that is over: only slower */
     if (value <= bridge_event_value(event)) {
         return false;
     }
@@ -424,6 +425,7 @@ work_wait_storage(metal_stream *stream, metal_storage *storage)
     /* Whoever uses the stream may write: the wait counts as a write. */
     lock_take(LOCK_TRACKING);
     stream_mark marks[TRACKING_MARKS];
+    /* mutant survives (constant #2): the stream waits for itself: only slower */
     int count = tracking_list_locked(storage->handle, true, stream, true, marks);
     lock_drop(LOCK_TRACKING);
     if (count == 0) {

@@ -169,7 +169,7 @@ work_items_copy(metal_stream *stream, const work_items *dst, const work_items *s
     *value = 0;
     if (!copy_plan_make(dst->layout, base_of(dst->storage) + dst->offset_bytes, src->layout,
                         base_of(src->storage) + src->offset_bytes, &plan)) {
-        return BRIDGE_OK;
+        return BRIDGE_OK; /* unreached: callers have items */
     }
     return may_overlap(&plan, dst->storage, src->storage)
                ? run_through_buffer(stream, &plan, dst, src, value)
@@ -184,7 +184,7 @@ work_items_fill(metal_stream *stream, const work_items *dst, const void *item, u
     *value = 0;
     if (!copy_plan_make(dst->layout, base_of(dst->storage) + dst->offset_bytes, NULL, item,
                         &plan)) {
-        return BRIDGE_OK;
+        return BRIDGE_OK; /* unreached: callers have items */
     }
     copy_job job = {.device = stream->device,
                     .plans = &plan,

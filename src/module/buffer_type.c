@@ -254,7 +254,6 @@ buffer_clear(PyObject *op)
     BufferObject *self = buffer_cast(op);
     /* Arrays and memoryviews of this Buffer are garbage as well but may still run code. */
     if (__atomic_load_n(&self->views, __ATOMIC_ACQUIRE) == 0) {
-        /* unreached: no test makes it fail here */
         metal_storage *storage = self->storage;
         self->storage = NULL;
         storage_release(storage);

@@ -74,7 +74,7 @@ take_answer(PyObject *answer, soft_compile_error *error)
     PyObject *found;
     int code;
     if (answer == NULL || !PyArg_ParseTuple(answer, "iO", &code, &found)) {
-        fail_by_exception(error);
+        fail_by_exception(error); /* unreached: the compiler's Python answers */
         Py_XDECREF(answer);
         return NULL;
     }
@@ -161,7 +161,7 @@ typedef struct python_turn {
 static bool
 begin_turn(python_turn *turn, soft_compile_error *error)
 {
-    if (!has_interpreter()) {
+    if (!has_interpreter()) { /* unreached: nobody asks then */
         fail(error, ERROR_INTERNAL, "The Python that compiles kernels has ended.");
         return false;
     }
@@ -259,7 +259,7 @@ name_lines(const char *image_path, const uint64_t *addresses, size_t count,
     soft_compile_error error = {0};
     if (!begin_turn(&turn, &error)) {
         free(error.text);
-        return;
+        return; /* unreached: nobody asks then */
     }
     PyObject *image = Py_BuildValue("(Nn)", PyUnicode_DecodeFSDefault(image_path),
                                     (Py_ssize_t)SOFT_LINE_NBYTES);

@@ -99,6 +99,7 @@ explain_error(const char *function, DLDataType dtype, PyObject *value, PyObject 
     if (!PyErr_ExceptionMatches(error)) {
         return -1;
     }
+    /* mutant survives (dropped call): the next exception takes its place */
     PyErr_Clear();
     return refuse_value(function, dtype, value, error);
 }

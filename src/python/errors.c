@@ -40,7 +40,6 @@ class_of_fault(md_state *state, layout_fault_code code)
     }
     switch (code) {
     case LAYOUT_FAULT_INDEX: return PyExc_IndexError;
-    case LAYOUT_FAULT_NOT_A_VIEW: return state->copy_required_error;
     default: return PyExc_ValueError;
     }
 }
@@ -151,7 +150,6 @@ errors_no_buffer(md_state *state, const char *where, bridge_status status,
                             "%s: Metal could not allocate a buffer of %llu bytes (%llu are in "
                             "use); delete Arrays, or use smaller ones.",
                             where, asked, live);
-    /* unreached: no test makes it fail here */
     default: return errors_from_bridge(state, where, status, NULL, nbytes);
     }
 }
@@ -201,7 +199,6 @@ raise_command_failed(md_state *state, const char *where, const bridge_error *err
         return PyErr_Format(state->metal_error, "%s: %s: %s%s.", where, text, told.text,
                             way_out(&told));
     }
-    /* unreached: the software Metal's words have their code */
     return PyErr_Format(state->metal_error, "%s: %s: %s (code %ld)%s.", where, text, told.text,
                         told.code, way_out(&told));
 }

@@ -43,6 +43,7 @@ PyObject *owners_object(const metal_storage *storage);
 static inline void
 owners_release_storage(const md_state *state, metal_storage *storage)
 {
+    /* mutant survives (comparison): no test deletes after its module; else it is found out */
     storage_release_at(storage, state == NULL ? NULL : state->owners);
 }
 

@@ -181,6 +181,7 @@ state_of(PyObject *op)
 static inline bool
 state_is_alive(PyObject *op)
 {
+    /* mutant survives (comparison): then what the state knows is found out */
     return ((PyHeapTypeObject *)Py_TYPE(op))->ht_module != NULL;
 }
 

@@ -50,6 +50,7 @@ device_all(md_state *state)
     if (tuple == NULL) {
         return NULL;
     }
+    /* mutant survives (condition always): only if another thread is faster */
     if (state->devices == NULL) { /* another thread can have been faster */
         state->devices = Py_NewRef(tuple);
     }

@@ -1,6 +1,7 @@
 """astype and asarray(dtype=): every pair of types beside NumPy and ml_dtypes, packed, padded, strided and private."""
 
 import itertools
+import sys
 import warnings
 
 import numpy as np
@@ -141,6 +142,14 @@ def test_without_the_package_that_converts_its_name_is_in_the_error(package, tar
         "assert array.astype('float32').tolist() == [1, 1, 1]\n"
     )
     run_child(program, check=True)
+
+
+def test_a_look_at_a_type_that_ml_dtypes_has_keeps_no_reference_to_it():
+    array, dtype = md.zeros(3, "bfloat16"), np.dtype("bfloat16")
+    before = sys.getrefcount(dtype)
+    for _ in range(100):
+        np.asarray(array)
+    assert sys.getrefcount(dtype) < before + 50
 
 
 def test_conversions_leave_nothing_behind(live_buffers):

@@ -78,6 +78,7 @@ def test_a_host_read_does_not_wait_for_reads():
     stream = md.Stream()
     with held(stream):
         dst.copy_from(src, stream=stream)
+        dst.copy_from(src[::-1], stream=stream)
         assert src[-1].item() == 1023
 
 

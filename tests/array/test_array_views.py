@@ -1,5 +1,7 @@
 """Views: NumPy is the oracle for what every one of them shows, and for whether there is one."""
 
+import ctypes
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, note, settings
@@ -249,6 +251,8 @@ def test_iteration_gives_the_rows():
     assert len(array) == 3
     with pytest.raises(TypeError, match="0-dimensional"):
         iter(array[0, 0])
+    with pytest.raises(TypeError, match="0-dimensional"):  # as C code asks, which takes no iterator
+        ctypes.pythonapi.PySequence_GetItem(ctypes.py_object(array[0, 0]), ctypes.c_ssize_t(0))
     with pytest.raises(TypeError):
         len(array[0, 0])
 

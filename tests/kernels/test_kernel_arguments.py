@@ -191,6 +191,18 @@ def test_a_kernel_runs_beside_an_array_without_items():
     assert out.tolist() == [1]
 
 
+@pytest.mark.needs_softmetal
+def test_without_memory_for_what_an_array_without_items_stands_for_a_call_is_refused(metal_settings):
+    kernel = md.kernel(METAL + "kernel void count(device float *x, device uint *out) { *out += 1; }")
+    nothing, out = md.zeros(0), md.zeros(1, "uint32")
+    md.empty_cache()
+    metal_settings(fail="buffer@1+")
+    with pytest.raises(MemoryError, match="count: Metal could not allocate a buffer of 4 bytes"):
+        kernel(nothing, out, n=1)
+    metal_settings(fail=None)
+    assert out.tolist() == [0]
+
+
 def test_one_buffer_can_be_bound_twice():
     x = md.asarray([1.0, 2, 3, 4])
     take("float")(x[:2], x[2:], n=2)

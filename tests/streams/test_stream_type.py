@@ -253,6 +253,9 @@ def test_a_queue_waits_for_whatever_has_metal_stream(what, settings, shared_even
     assert not event.wait(0.03)
     send(shared_event, "setSignaledValue:", 1, result=None)
     assert event.wait(10)
+    references = send(shared_event, "retainCount")
+    assert shut.wait(10)
+    assert send(shared_event, "retainCount") == references
 
 
 def test_an_answer_without_an_event_is_nothing_to_wait_for():

@@ -178,6 +178,9 @@ def test_a_text_that_only_looks_like_a_name_is_refused(subtests):
     for text in [*names, *codes, "\0", "torch.", "torch.qint8", "os.float32"]:
         with subtests.test(text=text), pytest.raises(TypeError, match="is not an element type"):
             md.dtype(text)
+    printed = type("dtype", (), {"__module__": "torch", "__str__": lambda _: "torch.float32\0"})
+    with pytest.raises(TypeError, match="is not an element type"):
+        md.dtype(printed())
 
 
 def test_no_framework_is_imported_to_know_a_dtype():

@@ -182,6 +182,11 @@ def test_a_repacked_layout_has_the_same_bytes_in_order(layout, itemsize, keep_di
     assert np.array_equal(bytes_of(result), bytes_of(layout))
 
 
+def test_an_axis_of_one_item_is_dropped_where_it_is_not_kept():
+    assert Layout((2, 4), None, 1).repacked(4, keep_dim=False).shape == (2,)
+    assert Layout((2, 4), None, 1).repacked(4).shape == (2, 1)
+
+
 def test_the_largest_itemsize_is_a_common_divisor_that_fits_the_layout_s():
     for itemsize in [1, 2, 3, 4, 6, 12]:
         for extent, limit, address in itertools.product((1, 2, 3, 5, 8), range(itemsize, 50), (0, 8, 30, -12)):
@@ -232,6 +237,7 @@ def test_sixty_four_dimensions_do_and_one_more_does_not():
     assert layout.flattened() == Layout.dense((120,), 8)
     assert layout.flattened_axis_mask() == 2**64 - 2
     assert layout.squeezed().unsqueezed(range(60)).shape == layout.shape
+    assert layout.unsqueezed(()) is layout
     assert layout.reshaped((120, *(1,) * 63)).ndim == 64
     assert eval(repr(layout), {"StridedLayout": Layout}) == layout
     for refused in (
@@ -274,6 +280,7 @@ def test_what_passes_64_bits_is_refused():
         lambda: Layout._restore((1, 4), (2**61, 1), 4, 0).repacked(1),  # as an Array's layout can be
         lambda: Layout((0, 5), (1, 2**62), 1)[:, 4],
         lambda: Layout((0, 5), (1, 2**62), 1)[:, ::4],
+        lambda: Layout((0, 5), (1, 2**62), 1)[:, 4:],
         lambda: Layout((2,), None, 1)[2**64],
         lambda: Layout((2,), None, 1).flattened(mask=-1),
         lambda: Layout((2,), None, 1).flattened(mask=2**64),
@@ -294,6 +301,7 @@ def test_what_just_fits_is_taken():
     assert Layout((top, 0), None, 1).volume == 0
     assert Layout((1,), None, top).required_size_in_bytes() == top
     assert Layout((2, 2), (5, 2**62), 1).flattened().shape == (2, 2)
+    assert Layout((2,), (2**62,), 1)[::4].strides == (2**62,)
 
 
 def test_a_refusal_says_the_rule_and_the_numbers(subtests):
