@@ -80,7 +80,6 @@ IN_THE_TEXT = {
         "float f(device float *thread *p, float y) { return y * **p; }",
         "write where the pointer itself is",
     ),
-    "a reference to a pointer": ("void f(device float *const @&p) {}", "void f(device float *const thread &p) {}", "the pointer itself"),
     "a pointer of the user's type": (
         "struct S { int a; }; int f(S @*s) { return s->a; }",
         "struct S { int a; }; int f(S device *s) { return s->a; }",
@@ -175,6 +174,7 @@ LEGAL = [
     "int f(int n) { return n <= 1 ? 1 : n * f(n - 1); } " + body("x[i] = f(5);"),
     "template <int n> int f() { return f<n - 1>() + 1; } template <> int f<0>() { return 0; } " + body("x[i] = f<3>();"),
     "constant char *const text = \"text\"; template <class T> constexpr constant T two = T(2); " + body("x[i] = two<float> + text[0];"),
+    "template <class T> void next(const device T *&x, const device uint *&w) { x += 1; w += 1; }",
     "template <class T> T f(const device T *p) { return *p; } template <class T> T f(const threadgroup T *p) { return *p; }"
     + POINTERS("threadgroup float a[4]; x[0] = f(x) + f(a) + f(t);"),
     "template <class T> void put(T p) { *p = 1; } " + POINTERS("put(x); put(t); auto &r = x[0]; auto p = &r; put(p);"),

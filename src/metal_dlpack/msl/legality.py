@@ -178,7 +178,8 @@ def _unqualified_pointers(tokens: Tokens, declared: list[Declaration]) -> Iterat
         if types.isdisjoint(specifiers) or before not in _BEFORE_A_DECLARATION:
             continue
         if innermost < at:
-            yield at, _POINTER_TO_POINTER
+            if word == "*":  # a reference to a pointer is taken: MLX's kernels have `const device T *&x`
+                yield at, _POINTER_TO_POINTER
             continue
         if not SPACES.isdisjoint(specifiers):
             continue
