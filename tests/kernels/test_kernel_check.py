@@ -446,35 +446,53 @@ def test_handlers_of_signals_are_given_back(reports_of):
 @pytest.mark.skipif(
     SANITIZER == "thread", reason="ThreadSanitizer holds a signal back until the next call of the C library"
 )
-def test_a_signal_of_the_programs_stops_no_kernel(reports_of):
+def test_a_signal_of_the_programs_stops_no_kernel(reports_of, settings):
     """The guard's timer sends SIGURG; before the time is up, one that comes is somebody else's, and handed on."""
     import ctypes
     import os
     import signal
     import threading
 
-    seen, is_over = [], threading.Event()
-    source = source_of("for (uint k = 0; k < 20000; k++)\n  b[i] += 1;")
-    assert reports_of(source) is None  # it is compiled now
+    settings(kernel_timeout=600)  # however busy the machine is
+    libc = ctypes.CDLL(None)
+    seen, read, is_over = [], [], threading.Event()
+    come, go = os.pipe()
+    gate = md.zeros((COUNT,), "uint32")
+    may_end, has_begun = np.asarray(gate)[:1], np.asarray(gate)[1:2]
+    body = """atomic_store_explicit(b + 1, 1u, memory_order_relaxed);
+while (atomic_load_explicit(b, memory_order_relaxed) == 0)
+  ;"""
+    source = source_of(body, signature("device const float *a", "device atomic_uint *b"))
 
     def send_to_each_thread():
-        while not is_over.wait(0.001):
+        while not has_begun[0] and not is_over.wait(0.001):
+            pass
+        for _ in range(100):
             for thread in os.listdir("/proc/self/task"):
-                ctypes.CDLL(None).tgkill(os.getpid(), int(thread), signal.SIGURG)
+                libc.tgkill(os.getpid(), int(thread), signal.SIGURG)
+            is_over.wait(0.001)
+        may_end[0] = 1
+
+    def wait_in_the_system():
+        read.append(libc.read(come, ctypes.create_string_buffer(1), 1))
 
     previous = signal.signal(signal.SIGURG, lambda *_: seen.append(1))
-    sender = threading.Thread(target=send_to_each_thread)
-    sender.start()
+    signal.siginterrupt(signal.SIGURG, False)
+    threads = [threading.Thread(target=run) for run in (wait_in_the_system, send_to_each_thread)]
+    for thread in threads:
+        thread.start()
     try:
-        for _ in range(200):  # a busy machine may let the sender wait
-            assert reports_of(source) is None
-            if seen:
-                break
+        assert reports_of(source, [md.zeros(COUNT), gate]) is None
     finally:
         is_over.set()
-        sender.join()
+        os.write(go, b"!")
+        for thread in threads:
+            thread.join()
+        os.close(come)
+        os.close(go)
         signal.signal(signal.SIGURG, previous)
     assert seen
+    assert read == [1]  # no signal has ended the call
 
 
 # ---- texts ----
@@ -570,9 +588,10 @@ def test_all_may_leave_the_same_result(reports_of):
     assert reports_of(source_of(body.replace("s = 3;", "s = t < 63 ? 3 : 4;"))) is not None
 
 
-def test_a_race_that_is_met_from_both_sides_is_reported_once(reports_of):
+@pytest.mark.parametrize("body", ["s[t] = a[i];\nb[i] = s[63 - t];", "s[t % 2] = 1;\ns[1 - t % 2] = 2;"])
+def test_a_race_that_is_met_from_both_sides_is_reported_once(body, reports_of):
     before = softmetal.reports("kernel")
-    reports_of(source_of("threadgroup float s[64];\ns[t] = a[i];\nb[i] = s[63 - t];"))
+    reports_of(source_of(f"threadgroup float s[64];\n{body}"))
     assert softmetal.reports("kernel") == before + 1
 
 

@@ -1,6 +1,10 @@
 /* foundation.m: counting, pools, strings: what Metal code takes from Foundation. */
 #import "check.h"
 
+#include <errno.h>
+
+#include "softmetal/apple/object_list.h"
+
 CASE(new_gives_one_reference_and_release_takes_it)
 {
     NSObject *object = [NSObject new];
@@ -122,6 +126,7 @@ look_at(const char *class_name, const void *object, long retain_count, const cha
     visit->buffers += strstr(class_name, "Buffer") != NULL && retain_count == 2;
     visit->with_site += strstr(site, "+0x") != NULL;
     visit->seen = object;
+    CHECK(pthread_mutex_trylock(&soft_object_list_mutex) == EBUSY); /* so no object ends */
 }
 
 CASE(living_objects_can_be_visited_with_the_place_that_made_them)

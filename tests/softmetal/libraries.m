@@ -154,7 +154,7 @@ CASE(a_text_that_names_a_registered_kernel_is_not_compiled)
 
 CASE(a_kernel_for_which_the_table_has_no_room_is_refused_and_not_found)
 {
-    static char names[300][8];
+    static char names[300][16];
     int taken = 0;
     for (int i = 0; i < 300; i++) {
         snprintf(names[i], sizeof names[i], "k%d", i);

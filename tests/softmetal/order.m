@@ -101,6 +101,11 @@ RACES(some_seeds_swap_untracked_work_and_some_do_not)
         seen[copy_twice(UNTRACKED, NO) - '0'] += 1;
     }
     CHECK(seen[1] >= 4 && seen[2] >= 4 && seen[1] + seen[2] == 32);
+    memset(seen, 0, sizeof seen);
+    for (int queue = 0; queue < 32; queue++) { /* of one seed: each its own order */
+        seen[copy_twice(UNTRACKED, NO) - '0'] += 1;
+    }
+    CHECK(seen[1] >= 4 && seen[2] >= 4 && seen[1] + seen[2] == 32);
 }
 
 /* A write after a read: two -> three, then one -> two.  '2' in order. */

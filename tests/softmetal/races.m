@@ -283,6 +283,22 @@ REPORTS("race", a_handler_that_tells_nobody)
     wait_by_handler(scene, NO);
 }
 
+static void
+read_in_handler(struct block *block, id<MTLCommandBuffer> commands)
+{
+    (void)commands;
+    read_bytes((id<MTLBuffer>)block->context);
+}
+
+REPORTS("race", a_scheduled_handler_does_not_know_of_the_command_buffer_before)
+{
+    struct scene scene = open_scene(0);
+    commit_fill(scene.queue, scene.buffer);
+    id<MTLCommandBuffer> next = [scene.queue commandBuffer];
+    [next addScheduledHandler:(const void *)BLOCK(read_in_handler, scene.buffer)];
+    finish(next);
+}
+
 CASE(an_event_that_the_program_has_seen_by_itself)
 {
     struct scene scene = open_scene(0);

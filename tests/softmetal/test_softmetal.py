@@ -323,6 +323,7 @@ OF_TOOLS = {
     "failures: the_rules_of_the_environment_count_the_very_first_call",
     "libraries: a_compiler_that_is_interrupted_gives_no_library_and_no_error",
     "libraries: a_library_keeps_the_compiler_that_opened_it",
+    "libraries: a_kernel_for_which_the_table_has_no_room_is_refused_and_not_found",
     "libraries: a_text_that_names_a_registered_kernel_is_not_compiled",
     "failures: validation_reports_metal_in_a_child",
 }

@@ -126,6 +126,8 @@ count_threads(void)
 CASE(the_thread_of_a_queue_ends_with_it)
 {
     device = open_device();
+    run_threads(1, open_and_close); /* a sanitizer has a thread of its own from the first on */
+    usleep(50000);                  /* the joined one is gone */
     int before = count_threads();
     NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
     id<MTLCommandQueue> queue = [device newCommandQueue];
@@ -134,11 +136,12 @@ CASE(the_thread_of_a_queue_ends_with_it)
     [commands waitUntilCompleted];
     CHECK(count_threads() > before);
     [pool drain];
+    usleep(50000); /* the worker waits for more */
     [queue release];
     for (int tries = 0; count_threads() > before && tries < 10000; tries++) {
         usleep(1000);
     }
-    CHECK(count_threads() == before);
+    CHECK(count_threads() <= before);
 }
 
 CASE(the_last_owner_of_a_device_may_meet_its_next_one)

@@ -120,7 +120,6 @@ handle(int number, siginfo_t *info, void *context)
 static void
 install(void)
 {
-    /* mutant survives (dropped flag #2): Python repeats a call that was interrupted */
     struct sigaction action = {.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
     action.sa_sigaction = handle;
     for (size_t i = 0; i < WATCHED_COUNT; i++) {

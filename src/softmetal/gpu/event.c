@@ -43,7 +43,6 @@ init_board(void)
 soft_event *
 soft_event_new(void)
 {
-    /* mutant survives (dropped call): a wait with a deadline spins, and ends as well */
     pthread_once(&once, init_board);
     soft_event *event = calloc(1, sizeof *event);
     if (event != NULL) {
@@ -117,7 +116,6 @@ soft_event_wake_all(void)
     pthread_once(&once, init_board);
     pthread_mutex_lock(&board);
     pthread_cond_broadcast(&raised);
-    /* mutant survives (dropped lock): the process exits, only later */
     pthread_mutex_unlock(&board);
 }
 
