@@ -200,6 +200,7 @@ bool
 array_numpy_is_honest(PyObject *op)
 {
     if (lookup_knows_no_readonly()) {
+        /* mutant survives (constant returned): who asks further finds none either */
         return true;
     }
     PyObject *inner = Py_NewRef(op);

@@ -119,6 +119,7 @@ describe_view(ArrayObject *self, const char *format, int flags, Py_buffer *view)
     const char *base = array_storage(self)->address; /* NULL without items */
     bool has_shape = asks_for(flags, PyBUF_ND) && self->ndim > 0;
     bool has_strides = asks_for(flags, PyBUF_STRIDES) && self->ndim > 0;
+    /* mutant survives (constant): without strides there is nothing to free */
     bool is_own = false;
     int64_t *strides = has_strides ? strides_for(self, flags, &is_own) : NULL;
     if (has_strides && strides == NULL) {

@@ -175,6 +175,8 @@ def test_the_owner_of_memory_may_write_it_though_a_view_of_it_was_read_only():
     assert not md.Buffer.from_host(bytearray(4)).array((4,), "uint8").readonly
     assert not md.Buffer.from_handle(md.zeros(4).buffer.handle).array(4).readonly
     assert kept.readonly
+    view = view[:0]
+    assert memoryview(md.asarray(view).buffer).readonly
     del shown
 
 

@@ -318,3 +318,9 @@ def test_what_is_dropped_is_gone(live_buffers):
         weakref.ref(library)
     del library, kernel
     gc.collect()
+
+
+def test_the_collector_sees_the_kernels_that_a_library_keeps():
+    library = md.Library("kernel void f(device int *x) { *x = 1; }")
+    kept = [thing for thing in gc.get_referents(library) if isinstance(thing, dict)]
+    assert library["f"] in kept[0].values()
