@@ -15,8 +15,6 @@
 
 /* An address so far from everything is nobody's overrun. */
 #define FARTHEST ((uintptr_t)64 << 20)
-/* What a missing buffer's own address, and an index, can come to. */
-#define NULL_END ((uintptr_t)1 << 32)
 #define NULL_PAGE ((uintptr_t)4096)
 
 static const soft_argument_facts *
@@ -170,24 +168,6 @@ nearest(const soft_check *check, uintptr_t at, size_t nbytes)
     return found;
 }
 
-/* The one buffer parameter that nothing is bound to; NULL if there is none, or more. */
-static const soft_argument_facts *
-missing_argument(const soft_check *check)
-{
-    const soft_argument_facts *missing = NULL;
-    for (uint32_t i = 0; i < check->launch.image->argument_count; i++) {
-        const soft_argument_facts *facts = &check->launch.image->arguments[i];
-        if (facts->kind == SOFT_ARGUMENT_BUFFER &&
-            check->launch.launch->buffers[facts->index] == NULL) {
-            if (missing != NULL) {
-                return NULL;
-            }
-            missing = facts;
-        }
-    }
-    return missing;
-}
-
 static bool
 is_within(uintptr_t at, size_t nbytes, uintptr_t low, size_t size)
 {
@@ -240,7 +220,6 @@ soft_memory_describe(const soft_check *check, uintptr_t at, size_t nbytes, soft_
     const soft_range *constant = range_of(check, at, nbytes, is_write);
     /* In an emulator, buffers can lie a few megabytes above a null pointer. */
     const soft_range *range = at < NULL_PAGE ? NULL : nearest(check, at, nbytes);
-    const soft_argument_facts *missing = missing_argument(check);
     char name[SOFT_NAME_NBYTES], bytes[64];
     if (constant != NULL) {
         soft_memory_name(check, constant, name);
@@ -251,10 +230,6 @@ soft_memory_describe(const soft_check *check, uintptr_t at, size_t nbytes, soft_
         name_bytes((intptr_t)(at - range->base), nbytes, bytes, sizeof bytes);
         snprintf(text, SOFT_TEXT_NBYTES, "%s outside its memory: %s of %s, which has %zu bytes",
                  does, bytes, name, range->nbytes);
-    }
-    else if (at < NULL_END && missing != NULL) {
-        snprintf(text, SOFT_TEXT_NBYTES, "%s through buffer %u (%s), to which nothing is bound",
-                 does, missing->index, missing->name);
     }
     else if (at < NULL_PAGE) {
         snprintf(text, SOFT_TEXT_NBYTES, "%s through a null pointer", does);
