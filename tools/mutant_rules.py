@@ -239,7 +239,8 @@ def choose(count: int, of: str = "core") -> list[Mutant]:
 
 
 def place_of_given(given: dict) -> tuple[str, int, int] | None:
-    """(file, start, end) of the text that it replaces: in the function of that name, or the one place that has it."""
+    """(file, start, end) of the text that it replaces: in the function of that name, outside of all in the file of that
+    name, or the one place that has it."""
     pattern = re.compile(r"\s+".join(map(re.escape, given["text"].split())))
     found = []
     for file in sources():
@@ -250,6 +251,9 @@ def place_of_given(given: dict) -> tuple[str, int, int] | None:
             inside = [span for span in places if function.start <= span[0] < function.end]
             if function.name == given["function"] and len(inside) >= given["nth"]:
                 return file, *inside[given["nth"] - 1]
+    own = [place for place in found if place[0] == given["name"].split()[0] and not given["function"]]
+    if len(own) >= given["nth"]:
+        return own[given["nth"] - 1]
     return found[0] if len(found) == 1 else None
 
 
