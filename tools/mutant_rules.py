@@ -238,23 +238,24 @@ def choose(count: int, of: str = "core") -> list[Mutant]:
 # ---- a list that was made before: of other sources, or by hand ----
 
 
+def places_of(given: str, text: str) -> list[tuple[int, int]]:
+    """Where these words stand, whatever space is between them."""
+    return [match.span() for match in re.finditer(r"\s+".join(map(re.escape, given.split())), text)]
+
+
 def place_of_given(given: dict) -> tuple[str, int, int] | None:
-    """(file, start, end) of the text that it replaces: in the function of that name, outside of all in the file of that
-    name, or the one place that has it."""
-    pattern = re.compile(r"\s+".join(map(re.escape, given["text"].split())))
+    """(file, start, end) of what it replaces: in the function, or outside of all in the file, or the one such place."""
     found = []
     for file in sources():
         text = (ROOT / file).read_text()
-        places = [match.span() for match in pattern.finditer(text)]
+        places = places_of(given["text"], text)
         found += [(file, *span) for span in places]
         for function in functions(file, text) if places else []:
             inside = [span for span in places if function.start <= span[0] < function.end]
             if function.name == given["function"] and len(inside) >= given["nth"]:
                 return file, *inside[given["nth"] - 1]
     own = [place for place in found if place[0] == given["name"].split()[0] and not given["function"]]
-    if len(own) >= given["nth"]:
-        return own[given["nth"] - 1]
-    return found[0] if len(found) == 1 else None
+    return own[given["nth"] - 1] if len(own) >= given["nth"] else found[0] if len(found) == 1 else None
 
 
 def read_given(path: Path) -> tuple[list[Mutant], list[str]]:

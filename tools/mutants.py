@@ -163,10 +163,9 @@ def fail_anyway(tests: set[str], runner: Runner, trace: Trace) -> set[str]:
     runner.shop.restore()
     runner.shop.run(runner.shop.link)
     failing: set[str] = set()
-    while left := sorted(tests - failing):
-        what = runner.test(left, 30 + 5 * max(map(trace.seconds.__getitem__, left)))
-        if what == "":
-            break
+    while (left := sorted(tests - failing)) and (
+        what := runner.test(left, 30 + 5 * max(map(trace.seconds.__getitem__, left)))
+    ):
         if what not in left:
             sys.exit(f"without a mutant: {what}")
         failing.add(what)
@@ -228,7 +227,7 @@ def write(mutants: list[Mutant], path: Path) -> None:
             function = mutant_rules.function_at(mutant_rules.functions(mutant.file, text), mutant.start)
             begin = min(first, function.start) if function else 0
             given = {"name": mutant.name, "function": mutant.function, "text": lines}
-            given |= {"nth": text.count(lines, begin, first) + 1}
+            given |= {"nth": sum(begin <= start < first for start, _ in mutant_rules.places_of(lines, text)) + 1}
             given |= {"instead": text[first : mutant.start] + mutant.instead + text[mutant.end : last]}
             file.write(json.dumps(given) + "\n")
 
@@ -239,9 +238,8 @@ def report(done: list[Verdict], equivalent: int, must_survive: bool) -> int:
     print(f"{counts['caught']} caught, {counts['SURVIVES']} survive, {equivalent} have a reason to")
     print(f"{counts['same']} compile to the same code, {counts['broken']} do not compile; {seconds:.1f} s each")
     wrong = "caught" if must_survive else "SURVIVES"
-    for verdict in sorted(done, key=lambda verdict: verdict.mutant.name):
-        if verdict.word == wrong:
-            print(f"{wrong}: {verdict.mutant.name} => {verdict.mutant.instead}")
+    for mutant in sorted((verdict.mutant for verdict in done if verdict.word == wrong), key=lambda mutant: mutant.name):
+        print(f"{wrong}: {mutant.name} => {mutant.instead}")
     return 1 if counts[wrong] else 0
 
 
