@@ -602,7 +602,7 @@ def test_rows_of_threads_that_write_the_same_items_from_other_places_on_race(rep
 }}"""
     arrays = [md.asarray([16.0, 8.0]), md.zeros(COUNT)]
     _, text = reports_of(source, arrays, groups=(1, 1), group=(32, 2))
-    assert "two threads write byte 64 of buffer 1 (b)" in text
+    assert re.search(r"two threads write byte \d+ of buffer 1 \(b\)", text)  # which of them, the order of threads says
 
 
 SILENT = {
