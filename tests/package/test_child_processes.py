@@ -57,6 +57,12 @@ def wait_until(is_so, seconds=20):
     return is_so()
 
 
+def heed_signals():
+    """Also where the tests run under nohup or behind a `&`, whose children ignore these."""
+    for number in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+
+
 @pytest.fixture
 def started(tmp_path):
     """Start a Python whose child hangs; returns it, and the pids of that child and of the child's own."""
@@ -67,7 +73,8 @@ def started(tmp_path):
         for name in ("numpy", "ml_dtypes", "torch", "tvm_ffi", "jax", "mlx", "hangs"):
             (tmp_path / f"{name}.py").write_text(HANGS.format(hang=hang))
         environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{python_path()}", "PIDS": str(tmp_path)}
-        parents.append(subprocess.Popen([sys.executable, *arguments], env=environment, stdout=subprocess.DEVNULL))
+        command = [sys.executable, *arguments]
+        parents.append(subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, preexec_fn=heed_signals))
         assert wait_until(lambda: (tmp_path / "child").exists() or parents[0].poll() is not None, 60)
         pids.extend(int((tmp_path / name).read_text()) for name in ("child", "grandchild"))
         assert all(map(is_running, pids))
