@@ -87,19 +87,19 @@ write_byte_strides(const ArrayObject *self, bool prefers_f, int64_t *out)
 }
 
 /* The strides for a request.  They are the Array's own, which live as long as the view does; one
- * that asks for Fortran's order gets strides of its own (`*is_own`, for PyMem_Free), as they can
- * differ along axes of extent 1.  NULL with MemoryError. */
+ * that asks for Fortran's order gets strides of its own, as they can differ along axes of
+ * extent 1: in `view->internal`, for PyMem_Free.  NULL with MemoryError. */
 static int64_t *
-strides_for(ArrayObject *self, int flags, bool *is_own)
+strides_for(ArrayObject *self, int flags, Py_buffer *view)
 {
-    *is_own = asks_for(flags, PyBUF_F_CONTIGUOUS);
-    if (*is_own) {
+    if (asks_for(flags, PyBUF_F_CONTIGUOUS)) {
         int64_t *strides = PyMem_New(int64_t, self->ndim);
         if (strides == NULL) {
             PyErr_NoMemory();
             return NULL;
         }
         write_byte_strides(self, true, strides);
+        view->internal = strides;
         return strides;
     }
     if (!self->has_byte_strides) {
@@ -119,9 +119,8 @@ describe_view(ArrayObject *self, const char *format, int flags, Py_buffer *view)
     const char *base = array_storage(self)->address; /* NULL without items */
     bool has_shape = asks_for(flags, PyBUF_ND) && self->ndim > 0;
     bool has_strides = asks_for(flags, PyBUF_STRIDES) && self->ndim > 0;
-    /* mutant survives (constant): without strides there is nothing to free */
-    bool is_own = false;
-    int64_t *strides = has_strides ? strides_for(self, flags, &is_own) : NULL;
+    view->internal = NULL; /* else freed in array_releasebuffer */
+    int64_t *strides = has_strides ? strides_for(self, flags, view) : NULL;
     if (has_strides && strides == NULL) {
         return -1;
     }
@@ -134,7 +133,6 @@ describe_view(ArrayObject *self, const char *format, int flags, Py_buffer *view)
     view->shape = has_shape ? (Py_ssize_t *)array_shape(self) : NULL;
     view->strides = (Py_ssize_t *)strides;
     view->suboffsets = NULL;
-    view->internal = is_own ? strides : NULL; /* freed in array_releasebuffer */
     return 0;
 }
 

@@ -136,7 +136,6 @@ buffer_by_another_way(md_state *state, PyObject *obj)
         errors_restore(refusal);
         return NULL;
     }
-    /* mutant survives (dropped count): an exception is left, which nothing counts */
     Py_DECREF(refusal);
     return speaks < 0 ? NULL : buffer_of_producer(state, obj);
 }

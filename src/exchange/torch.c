@@ -204,7 +204,6 @@ current_queue_locked(bridge_device *device)
 {
     void *dispatch_queue =
         functions.get_dispatch_queue == NULL ? NULL : functions.get_dispatch_queue();
-    /* mutant survives (dropped error): only on a Mac it is missing now and then */
     if (dispatch_queue == NULL) {
         return NULL;
     }

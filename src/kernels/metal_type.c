@@ -127,7 +127,6 @@ static int
 refuse_infinity(const char *where, const metal_type *type, PyObject *value)
 {
     double number = PyFloat_AsDouble(value);
-    /* mutant survives (dropped error): it has been converted once before */
     if (number == -1.0 && PyErr_Occurred()) {
         return -1;
     }

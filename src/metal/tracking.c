@@ -255,7 +255,6 @@ void
 tracking_unreserve_locked(const bridge_buffer *buffer)
 {
     record **link = link_of(buffer);
-    /* mutant survives (condition never): the next work on the buffer drops it */
     if (*link != NULL) {
         drop_if_finished(link);
     }

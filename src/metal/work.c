@@ -425,7 +425,6 @@ work_wait_storage(metal_stream *stream, metal_storage *storage)
     /* Whoever uses the stream may write: the wait counts as a write. */
     lock_take(LOCK_TRACKING);
     stream_mark marks[TRACKING_MARKS];
-    /* mutant survives (constant #2): the stream waits for itself: only slower */
     int count = tracking_list_locked(storage->handle, true, stream, true, marks);
     lock_drop(LOCK_TRACKING);
     if (count == 0) {

@@ -157,7 +157,6 @@ core_clear(PyObject *module)
     foreign_types_forget(state);
 #undef MD_CLEAR_NAME
     array_free_spares(state);
-    /* mutant survives (dropped count): a type is left, where a module ends */
     Py_XDECREF((PyObject *)array_type);
     return 0;
 }

@@ -85,7 +85,7 @@ _ZN5torch3mps18get_command_bufferEv(void)
 void *
 _ZN5torch3mps18get_dispatch_queueEv(void)
 {
-    return &streams[current];
+    return current < 0 ? NULL : &streams[current];
 }
 
 void

@@ -43,13 +43,19 @@ def test_owned_and_borrowed_tensors_carry_handle_offset_and_flags(live_buffers):
 
 
 @pytest.mark.rule("exchange-owned")
-def test_negative_strides_are_copied_for_an_owned_tensor_and_refused_for_a_borrowed_one():
+@pytest.mark.needs_softmetal
+def test_negative_strides_are_copied_for_an_owned_tensor_and_refused_for_a_borrowed_one(settings):
     array = md.asarray(np.arange(3.0), copy=True)[::-1]
     owned = tensor_from(TABLE, array)
     assert (owned.tensor.strides[0], owned.flags) == (1, IS_COPIED)
     end(owned)
     with pytest.raises(BufferError, match=r"negative.*owned"):
         borrow(TABLE, array)
+    settings(fail="buffer@1+")
+    md.empty_cache()
+    with pytest.raises(MemoryError):
+        tensor_from(TABLE, array)
+    assert isinstance(md.last_refusal(), MemoryError)
 
 
 @pytest.mark.rule("exchange-steals")

@@ -22,6 +22,19 @@ def test_what_torchs_own_dlpack_refuses_is_refused(torch, live_buffers):
     assert md.from_dlpack(torch.nn.Parameter(torch.zeros(2), requires_grad=False)).tolist() == [0, 0]
 
 
+def test_ctrl_c_within_a_question_to_torch_is_raised(torch, live_buffers):
+    class Interrupted(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, function, types, arguments=(), keywords=None):
+            if function == torch.Tensor.requires_grad.__get__:
+                raise KeyboardInterrupt
+            with torch._C.DisableTorchFunctionSubclass():
+                return function(*arguments, **(keywords or {}))
+
+    with pytest.raises(KeyboardInterrupt):
+        md.from_dlpack(torch.from_dlpack(md.ones(3).host).as_subclass(Interrupted))
+
+
 @pytest.mark.rule("exchange-as-method")
 def test_what_torchs_table_refuses_torchs_method_explains(torch, live_buffers):
     """The table raises RuntimeError with a trace of C++ calls, the method BufferError with a sentence."""

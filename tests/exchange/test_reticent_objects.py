@@ -128,6 +128,7 @@ def test_a_tensor_that_only_speaks_dlpack_is_taken_read_only(torch, wrap, make, 
     (lambda torch: torch.zeros(3, requires_grad=True), "require gradient"),
     (lambda torch: torch.ones(3, dtype=torch.complex64).conj(), "conj"),
     (lambda torch: torch.tensor([1 + 2j, 3 + 4j]).conj().imag, "resolve_neg"),
+    (lambda torch: torch.from_dlpack(md.asarray([1 + 2j, 3 + 4j]).host).conj().imag, "resolve_neg"),
 ])  # fmt: skip
 def test_what_torchs_own_tensor_may_not_do_its_wrapper_may_not_either(torch, wrap, make, sentence, live_buffers):
     tensor = make(torch)

@@ -330,6 +330,8 @@ def test_a_command_buffer_that_torch_does_not_give_is_an_error(torch_queue):
     with pytest.raises(md.MetalError, match="torch's queue"):
         md.from_dlpack(tensor)
     torch_queue.loaded.standin_set(*torch_queue.callbacks)
+    with torch_queue.stream(-1), pytest.raises(md.MetalError, match="torch's queue"):
+        md.from_dlpack(tensor)
 
 
 def test_work_of_torch_s_that_fails_is_waited_for_and_no_longer(torch_queue, settings):

@@ -11,6 +11,7 @@ import pytest
 from children import output_of
 from leftovers import left_by
 
+import metal_dlpack as md
 from metal_dlpack import softmetal
 
 pytest.importorskip("_testbuffer", reason="needs CPython's _testbuffer")
@@ -34,6 +35,13 @@ def refusals():
         yield f"refused: {name}", refuse
 
 
+def refuse_source():
+    softmetal.configure(fail="library@1+")
+    with contextlib.suppress(md.CompileError):
+        md.Library("kernel")
+    softmetal.configure(fail=None)
+
+
 def complaints(group, kept):
     """What some of the calls left: they go one by one only where all together leave something."""
     if left_by(lambda: [call() for _, call in group], kept) is None:
@@ -47,7 +55,7 @@ def main():
     gc.collect()
     gc.freeze()
     calls = [(name, call) for name, calls in fault_calls.CALLS.items() for call in calls]
-    calls += refusals()
+    calls += [*refusals(), ("softmetal.configure: no library", refuse_source)]
     if not softmetal.is_present():
         calls = [(name, call) for name, call in calls if not name.startswith("softmetal.")]
     groups = [calls[at : at + GROUP] for at in range(0, len(calls), GROUP)]

@@ -294,6 +294,17 @@ def test_a_real_number_is_rounded_once_and_does_not_overflow(name, dtype):
         with pytest.raises(OverflowError, match=f"argument 'value': .* (is too large for {name}|does not fit)"):
             kept(name, value, dtype)
 
+    class Fading:
+        """Too large, and then no number any more."""
+
+        answers = iter([1e300])
+
+        def __float__(self):
+            return next(self.answers)
+
+    with pytest.raises(StopIteration):
+        kept(name, Fading(), dtype)
+
 
 def test_a_bool_is_a_truth_value():
     assert kept("bool", True, "bool") is True

@@ -1,5 +1,6 @@
 """The bridge to Metal: what it lets go, what it asks before Metal would end the process, what it does after fork()."""
 
+import ctypes
 import gc
 import mmap
 import re
@@ -314,6 +315,10 @@ def test_memory_that_is_no_buffer_is_refused_and_not_followed():
     for i in range(len(words)):
         with pytest.raises(ValueError, match="MTLBuffer"):
             md.Buffer.from_handle(words.ctypes.data + 8 * i)
+    kind = ctypes.string_at(md.Buffer(4).handle, 8)  # a class, where no object can begin
+    askew = np.frombuffer(b"----" + kind + b"----", "uint8")
+    with pytest.raises(ValueError, match="MTLBuffer"):
+        md.Buffer.from_handle(askew.ctypes.data + 4)
 
 
 @pytest.mark.parametrize("address", [8, 4096, 0x7FFF_FFFF_F000, 0x8000_0000_0000, 0x8000_0000_0000_0000])

@@ -180,6 +180,11 @@ def test_an_event_can_be_recorded_again(slow):
     assert "at value 2>" in repr(event)
     assert event.wait() and event.query()
     assert stream.record().value == 3
+    array = md.zeros(64)
+    with held(stream):
+        array.fill(1, stream=stream)
+        stream.wait(array)  # its own work comes first anyway
+        assert stream.record().value == 6
 
 
 def test_an_event_of_others_is_waited_for(shared_event):

@@ -40,6 +40,7 @@ one = md.full((), 3.0)
 whole = md.full((), 3, "int32")
 nibbles = md.zeros(12, "int4")
 vectors = md.zeros(3, "int64x40")
+unnamed = md.zeros(4, "bfloat16").to_numpy()  # of a type that the buffer protocol has no name for
 empty = md.zeros((0, 3))
 buffer = md.Buffer(64)
 memory = bytearray(64)
@@ -347,6 +348,7 @@ CALLS = {
     "Buffer.from_host": [
         lambda: md.Buffer.from_host(memory, writable=False),
         lambda: md.Buffer.from_host(shared),
+        lambda: md.Buffer.from_host(unnamed),
         lambda: refused(md.Buffer.from_host, TypeError, array.host),
     ],
     "Buffer.from_iosurface": [lambda: refused(md.Buffer.from_iosurface, (NotImplementedError, ValueError), 1)],
