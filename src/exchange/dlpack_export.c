@@ -179,7 +179,7 @@ void *
 dlpack_export(ArrayObject *self, const export_request *request)
 {
     md_state *state = state_of((PyObject *)self);
-    owners_drain(state); /* mutant survives (dropped count): released a little later */
+    owners_drain(state);
     if (request->copy == 1) {
         return export_copy(self, request);
     }

@@ -201,7 +201,6 @@ dlpack_import_managed(DLManagedTensorVersioned *managed, const char *maker,
 PyObject *
 dlpack_import(md_state *state, PyObject *producer, const import_request *request)
 {
-    /* mutant survives (dropped count): a pending call does it as well */
     owners_drain(state);
     /* our memory has its MTLBuffer already, and GPU work is tracked by that */
     PyObject *own = array_behind(state, producer);

@@ -154,7 +154,6 @@ halve_run(const copy_plan *plan, int64_t unit, copy_plan *first, copy_plan *seco
     second->src += first->run;
 }
 
-/* unreached: the fuzzers reach it */
 void
 copy_grid_halve(const copy_plan *plan, int kernel, copy_plan *first, copy_plan *second)
 {

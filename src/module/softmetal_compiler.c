@@ -74,7 +74,7 @@ take_answer(PyObject *answer, soft_compile_error *error)
     PyObject *found;
     int code;
     if (answer == NULL || !PyArg_ParseTuple(answer, "iO", &code, &found)) {
-        fail_by_exception(error); /* unreached: the compiler's Python answers */
+        fail_by_exception(error);
         Py_XDECREF(answer);
         return NULL;
     }

@@ -195,6 +195,7 @@ REFUSED = [
     ((3, 1), lambda a: a.broadcast_to((2, 2)), "broadcast"),
     ((2, 3), lambda a: a.flatten(1, 0), r"start_axis \(1\) comes after end_axis \(0\)"),
     ((3, 4), lambda a: a.reshape(-2), "reshape"),
+    ((3, 4), lambda a: a.reshape(-1, -1), "only one extent of a shape may be -1"),
     ((3,), lambda a: a.mT, "at least 2 dimensions, not 1"),
     ((2, 3), lambda a: a.view("int64"), "divide"),
     ((4, 4), lambda a: a.T.view("int8"), "contiguous"),

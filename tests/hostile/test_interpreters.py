@@ -147,6 +147,35 @@ def test_an_interpreter_ends_while_its_tensors_live():
 
 
 @pytest.mark.rule("interpreters")
+@pytest.mark.parametrize("call", ["md.from_dlpack(other)", "other.__dlpack__()", "md.shares_memory(other, other)"])
+def test_what_another_interpreter_deleted_goes_with_the_next_exchange(call):
+    """Python runs pending calls in the main one only."""
+    out = child(f"""
+        import os
+        import metal_dlpack as md
+        from dlpack_structs import delete
+        read, write = os.pipe()
+        interpreter = make()
+        run(interpreter, '''
+        import os
+        from dlpack_structs import open_capsule
+        class Owner:
+            def __del__(self):
+                print("let go", flush=True)
+        other = md.zeros(4)
+        opened = open_capsule(md.Buffer.from_handle(other.buffer.handle, owner=Owner()).array(4).__dlpack__(max_version=(1, 0)))
+        opened.take()
+        os.write(int(write), str(opened.address).encode())
+        ''', write=str(write))
+        delete(int(os.read(read, 100)))
+        print("deleted", flush=True)
+        run(interpreter, "{call}; print('called')")
+        interpreters.destroy(interpreter)
+    """)
+    assert out.split("\n") == ["deleted", "let go", "called", ""]
+
+
+@pytest.mark.rule("interpreters")
 def test_many_interpreters_work_at_once():
     out = child("""
         import metal_dlpack as md

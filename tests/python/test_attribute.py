@@ -3,6 +3,7 @@
 import pytest
 
 import metal_dlpack as md
+from metal_dlpack import _core
 
 
 class RaisedError(Exception):
@@ -95,6 +96,23 @@ def test_a_hook_may_answer_with_a_hostile_object():
             md.from_dlpack(Tensor())
     finally:
         md.register_sync(Tensor, None)
+
+
+def test_a_type_that_is_forgotten_while_it_is_asked_may_raise_when_it_is_looked_up_again():
+    asked = []
+
+    def metal_stream(_kind):
+        raise RaisedError if asked else AttributeError
+
+    def device(_self):
+        asked.append("device")
+        _core._forget_types()
+        return (8, 0)
+
+    kind = type("Kind", (type,), {"__metal_stream__": property(metal_stream)})
+    tensor = kind("Hostile", (Tensor,), {"__dlpack_device__": device})()
+    with pytest.raises(RaisedError):
+        md.from_dlpack(tensor)
 
 
 def without_module(name, module=None):
