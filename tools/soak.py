@@ -4,14 +4,15 @@ Each route is warmed up, then gone TRIPS times.  A line says how long one took, 
 many MTLBuffers are left.  The end is 1 if a route grew by more than SLACK_BYTES or left a buffer.
 """
 
+import contextlib
 import ctypes
 import gc
-import importlib.util
 import os
 import resource
 import sys
 import time
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import metal_dlpack as md
@@ -22,10 +23,6 @@ WARM_UP = 2000
 SLACK_BYTES = 2 * 2**20
 
 Route = Callable[[], object]
-
-
-def has(name: str) -> bool:
-    return importlib.util.find_spec(name) is not None
 
 
 def own_routes() -> Iterator[tuple[str, Route]]:
@@ -42,11 +39,9 @@ def own_routes() -> Iterator[tuple[str, Route]]:
 
 
 def refused(array: md.Array) -> None:
-    try:
+    with contextlib.suppress(BufferError):
         array.__dlpack__(copy=False)
-    except BufferError:
-        return
-    raise AssertionError
+        raise AssertionError
 
 
 def table_routes() -> Iterator[tuple[str, Route]]:
@@ -72,13 +67,13 @@ def table_routes() -> Iterator[tuple[str, Route]]:
 
 def peer_routes() -> Iterator[tuple[str, Route]]:
     array = md.zeros(1024)
-    if has("numpy"):
+    if find_spec("numpy"):
         import numpy as np
 
         source = np.zeros(1024, np.float32)
         yield "from_dlpack(ndarray)", lambda: md.from_dlpack(source, copy=False)
         yield "np.from_dlpack(Array)", lambda: np.from_dlpack(array, device="cpu")
-    if has("torch"):
+    if find_spec("torch"):
         import torch
 
         cpu, mps = torch.zeros(1024), torch.from_dlpack(array)
@@ -86,7 +81,7 @@ def peer_routes() -> Iterator[tuple[str, Route]]:
         yield "from_dlpack(torch MPS tensor)", lambda: md.from_dlpack(mps)
         yield "torch.from_dlpack(Array)", lambda: torch.from_dlpack(array)
         yield "Array.to(torch.Tensor)", lambda: array.to(torch.Tensor)
-    if has("tvm_ffi"):
+    if find_spec("tvm_ffi"):
         import tvm_ffi
 
         tensor = tvm_ffi.from_dlpack(array)
