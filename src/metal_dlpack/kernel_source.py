@@ -74,10 +74,11 @@ def _warn_of_fast_math(text: str, name: str) -> None:
 
 
 def _not_finite(text: str, name: str) -> Iterator[str]:
-    from .msl.signatures import numbered, without_comments  # for this warning alone
+    from .msl.diagnostics import numbered  # both for this warning alone
+    from .msl.signatures import without_comments
 
-    for file, number, line in numbered(without_comments(text), name):
-        for found in _NOT_FINITE.finditer(line):
+    for file, number, line, is_directive in numbered(without_comments(text), name):
+        for found in () if is_directive else _NOT_FINITE.finditer(line):
             if found["value"] or found["before"].strip() in _BEFORE_A_CALL:
                 yield f"{found['question'] or found['value']} in {file}:{number}"
 

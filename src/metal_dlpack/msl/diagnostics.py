@@ -81,15 +81,21 @@ def clean(output: str, lines: Lines | None = None) -> str:
 def lines_of_source(text: str) -> dict[tuple[str, int], str]:
     """Number the lines of a source as the compiler does: `#line` renames and renumbers what follows."""
     lines: dict[tuple[str, int], str] = {}
-    name, number = PROGRAM, 1
+    for file, number, line, _ in numbered(text, PROGRAM):
+        lines.setdefault((file, number), line.removesuffix("\r"))
+    return lines
+
+
+def numbered(text: str, name: str) -> Iterator[tuple[str, int, str, bool]]:
+    """(file, number, the line, is it a `#line`) for each line of a source that is called so."""
+    number = 1
     for line in text.split("\n"):
-        lines.setdefault((name, number), line.removesuffix("\r"))
-        number += 1
         directive = _LINE_DIRECTIVE.match(line)
+        yield name, number, line, directive is not None
+        number += 1
         if directive:
             number = int(directive[1])
             name = re.sub(r"\\(.)", r"\1", directive[2]) if directive[2] is not None else name
-    return lines
 
 
 def metal_names(text: str) -> str:

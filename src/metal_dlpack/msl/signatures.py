@@ -8,7 +8,7 @@ elsewhere: no macro is expanded and no `#if` evaluated, so that both systems fin
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -233,20 +233,3 @@ def _close(plain: str, opening: int) -> int:
 def _index(one: Written) -> int | None:
     words = next((one.attributes[kind] for kind in ("buffer", "threadgroup") if kind in one.attributes), ())
     return int(words[0]) if len(words) == 1 and words[0].isdecimal() else None
-
-
-# ---- places of a source, for messages ----
-
-_LINE = re.compile(r'[ \t]*#[ \t]*line[ \t]+(\d+)(?:[ \t]*"([^"]*)")?')
-
-
-def numbered(plain: str, name: str) -> Iterator[tuple[str, int, str]]:
-    """(file, line, its text) for each line, as the `#line`s of the source say."""
-    number = 0
-    for line in plain.split("\n"):
-        directive = _LINE.match(line)
-        number = int(directive[1]) - 1 if directive else number + 1
-        if directive:
-            name = directive[2] or name
-        else:
-            yield name, number, line
