@@ -238,7 +238,7 @@ def choose(count: int, of: str = "core") -> list[Mutant]:
 # ---- a list that was made before: of other sources, or by hand ----
 
 
-def places_of(given: str, text: str) -> list[tuple[int, int]]:
+def spans_of(given: str, text: str) -> list[tuple[int, int]]:
     """Where these words stand, whatever space is between them."""
     return [match.span() for match in re.finditer(r"\s+".join(map(re.escape, given.split())), text)]
 
@@ -248,7 +248,7 @@ def place_of_given(given: dict) -> tuple[str, int, int] | None:
     found = []
     for file in sources():
         text = (ROOT / file).read_text()
-        places = places_of(given["text"], text)
+        places = spans_of(given["text"], text)
         found += [(file, *span) for span in places]
         for function in functions(file, text) if places else []:
             inside = [span for span in places if function.start <= span[0] < function.end]

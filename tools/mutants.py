@@ -110,8 +110,9 @@ class Runner:
         self.server.stdin.close()
         self.server.wait()
 
-    def test(self, tests: list[str], seconds: float) -> str:
-        """ "" where all pass, or what happened.  A run that writes nothing for so long hangs."""
+    def test(self, tests: list[str], trace: Trace) -> str:
+        """ "" where all pass, or what happened.  A run that writes nothing for long, as its tests go, hangs."""
+        seconds = 30 + 5 * max(map(trace.seconds.__getitem__, tests))
         output = self.shop.folder / "output.txt"
         request = {"tests": tests, "options": ["-x"], "seconds": seconds, "output": str(output)}
         self.server.stdin.write(json.dumps(request) + "\n")
@@ -142,7 +143,7 @@ def outcome(mutant: Mutant, runner: Runner, trace: Trace, budget: float) -> tupl
         return ("same" if problem == SAME else "broken"), problem
     runs = runs_of(mutant, trace, budget)
     for tests in runs:
-        if what := runner.test(tests, 30 + 5 * max(map(trace.seconds.__getitem__, tests))):
+        if what := runner.test(tests, trace):
             return "caught", what
     return "SURVIVES", f"{sum(map(len, runs))} tests"
 
@@ -163,9 +164,7 @@ def fail_anyway(tests: set[str], runner: Runner, trace: Trace) -> set[str]:
     runner.shop.restore()
     runner.shop.run(runner.shop.link)
     failing: set[str] = set()
-    while (left := sorted(tests - failing)) and (
-        what := runner.test(left, 30 + 5 * max(map(trace.seconds.__getitem__, left)))
-    ):
+    while (left := sorted(tests - failing)) and (what := runner.test(left, trace)):
         if what not in left:
             sys.exit(f"without a mutant: {what}")
         failing.add(what)
@@ -227,7 +226,7 @@ def write(mutants: list[Mutant], path: Path) -> None:
             function = mutant_rules.function_at(mutant_rules.functions(mutant.file, text), mutant.start)
             begin = min(first, function.start) if function else 0
             given = {"name": mutant.name, "function": mutant.function, "text": lines}
-            given |= {"nth": sum(begin <= start < first for start, _ in mutant_rules.places_of(lines, text)) + 1}
+            given |= {"nth": sum(begin <= start < first for start, _ in mutant_rules.spans_of(lines, text)) + 1}
             given |= {"instead": text[first : mutant.start] + mutant.instead + text[mutant.end : last]}
             file.write(json.dumps(given) + "\n")
 
@@ -238,8 +237,9 @@ def report(done: list[Verdict], equivalent: int, must_survive: bool) -> int:
     print(f"{counts['caught']} caught, {counts['SURVIVES']} survive, {equivalent} have a reason to")
     print(f"{counts['same']} compile to the same code, {counts['broken']} do not compile; {seconds:.1f} s each")
     wrong = "caught" if must_survive else "SURVIVES"
-    for mutant in sorted((verdict.mutant for verdict in done if verdict.word == wrong), key=lambda mutant: mutant.name):
-        print(f"{wrong}: {mutant.name} => {mutant.instead}")
+    for verdict in sorted(done, key=lambda verdict: verdict.mutant.name):
+        if verdict.word == wrong:
+            print(f"{wrong}: {verdict.mutant.name} => {verdict.mutant.instead}")
     return 1 if counts[wrong] else 0
 
 
