@@ -93,10 +93,14 @@ def plain_buffer():
 # ---- objects that are converted by code of their own ----
 
 
-class Number:
+class Striking:
+    """Its code, wherever it is called, strikes at the victims."""
+
     def __init__(self, victims):
         self.victims = victims
 
+
+class Number(Striking):
     def convert(self):
         self.victims.strike()
         return 4
@@ -119,10 +123,7 @@ class Number:
         return f"number {self.convert()}"
 
 
-class Sequence:
-    def __init__(self, victims):
-        self.victims = victims
-
+class Sequence(Striking):
     def __len__(self):
         self.victims.strike()
         return 2
@@ -132,10 +133,7 @@ class Sequence:
         return [1, 4][index]
 
 
-class Path:
-    def __init__(self, victims):
-        self.victims = victims
-
+class Path(Striking):
     def __fspath__(self):
         self.victims.strike()
         return "a.npy"
@@ -187,11 +185,8 @@ class Interface:
         return {"version": 3, "shape": (4,), "typestr": "|u1", "data": memoryview(bytearray(4))}
 
 
-class Like:
+class Like(Striking):
     """An array of another library, as far as its shape and dtype go."""
-
-    def __init__(self, victims):
-        self.victims = victims
 
     @property
     def shape(self):
@@ -204,11 +199,11 @@ class Like:
         return "float32"
 
 
-class Handle:
+class Handle(Striking):
     """An object of PyObjC whose buffer goes when it is asked for the address."""
 
     def __init__(self, victims):
-        self.victims = victims
+        super().__init__(victims)
         with contextlib.suppress(ValueError):  # closed already
             self.address = victims.buffer.handle
 
@@ -221,10 +216,7 @@ class Answer(tuple):
     """Keeps what its numbers are the addresses of, and nothing else does."""
 
 
-class Moment:
-    def __init__(self, victims):
-        self.victims = victims
-
+class Moment(Striking):
     def __metal_stream__(self):
         self.victims.strike()
         event = Foreign("newSharedEvent")
