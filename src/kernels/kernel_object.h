@@ -103,8 +103,8 @@ PyObject *kernel_new_object(md_state *state, const device_record *device, PyObje
                             PyObject *order);
 
 /* kernel_signature.c: a list of (place in `facts` or -1, name, is it threadgroup memory, is it in
- * the constant address space), in the order in which a call gives arguments; `text` is the source.  Owned (+1).  NULL with TypeError
- * where the two disagree. */
+ * the constant address space), in the order in which a call gives arguments; `text` is the source.
+ * Owned (+1).  NULL with TypeError where the two disagree. */
 PyObject *kernel_order_of(PyObject *text, PyObject *name, const bridge_kernel_facts *facts);
 
 /* kernel() of the module. */

@@ -1,8 +1,7 @@
 /* devices.h: the machine's Metal devices, found once a process, and kernels of our own, each
  * compiled for a device when it is first needed.
  *
- * Owns:    one record a device, and the compiled kernels, for the life of
- *          the process.
+ * Owns:    one record a device, and the compiled kernels, for the life of the process.
  * Calls:   metal_bridge.h; softmetal.h, which takes kernels in C and compiles nothing.  Never
  *          Python.
  * Threads: any thread; the table is filled under pthread_once and then only read.

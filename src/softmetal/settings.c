@@ -183,14 +183,14 @@ softmetal_reset(void)
     read_environment();
 }
 
-/* ---- the seed ---- */
-
 int
 soft_macos(void)
 {
     static const int majors[] = {14, 15, 26, 27}; /* the words of SOFTMETAL_MACOS */
     return majors[soft_settings_get(SOFT_MACOS)];
 }
+
+/* ---- the seed ---- */
 
 soft_seed_kind
 soft_seed_order(void)
