@@ -11,7 +11,7 @@ import pytest
 from file_cases import safetensors_bytes
 
 import metal_dlpack as md
-from metal_dlpack.files import near_names
+from metal_dlpack.files import array_file
 from metal_dlpack.opening import FileFormatError
 
 # ---- files ----
@@ -93,7 +93,7 @@ def test_the_hint_follows_from_the_names(subtests):
         (["a"], 3, "it has 'a'."),
     ]:
         with subtests.test(names=names):
-            (said,) = near_names.missing_name("model", wrong, names).args
+            (said,) = array_file.missing_name("model", wrong, names).args
             assert said.startswith("model has no tensor ")
             assert said.endswith(f"; {hint}")
 
@@ -107,7 +107,7 @@ def test_a_name_with_one_slip_is_found(names, slip, data):
     """All names are compared here, so difflib over all of them is the oracle."""
     name = data.draw(st.sampled_from(sorted(names)))
     wrong = name[: slip[0]] + slip[1] + name[slip[0] + 1 :]
-    near = near_names.near_names(wrong, names)
+    near = array_file.near_names(wrong, names)
     assert near == difflib.get_close_matches(wrong, names, 3)
 
 
@@ -125,14 +125,14 @@ def test_of_a_hundred_thousand_names_a_few_are_compared_and_the_nearest_is_found
     real = difflib.get_close_matches
     monkeypatch.setattr(difflib, "get_close_matches", lambda *given: compared.extend(given[1]) or real(*given))
     names = large_model()
-    near = near_names.near_names(wrong, names)
+    near = array_file.near_names(wrong, names)
     assert near[0] == "model.layers.77.mlp.down_proj.weight"
     assert len(names) == 100_000
-    assert len(compared) <= 4 * near_names.NEIGHBOURS
+    assert len(compared) <= 4 * array_file.NEIGHBOURS
 
 
 def test_asking_with_get_or_in_compares_no_names(tmp_path, monkeypatch):
-    monkeypatch.setattr(near_names, "near_names", None)
+    monkeypatch.setattr(array_file, "near_names", None)
     with md.open(cases.write_npy(tmp_path / "a.npy")) as file:
         assert file.get("arr") is None
         assert file.get("arr", 3) == 3

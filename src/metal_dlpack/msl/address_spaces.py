@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from . import attributes, declarators
 from .declarations import FUNCTION, INSTANTIATION, Declaration, every
 from .declarators import SPACES
-from .messages import source_error
+from .diagnostics import source_error
 from .tokens import Tokens
 
 _AS_CPP = dict.fromkeys(SPACES, "") | {"constant": "const", "kernel": ""}

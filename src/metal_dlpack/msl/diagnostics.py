@@ -12,7 +12,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from .errors import PROGRAM
+from .errors import PROGRAM, SourceError
+from .tokens import Tokens
 
 #: Lines by their file and number, as the user wrote them.
 Lines = Mapping[tuple[str, int], str]
@@ -210,3 +211,15 @@ def _tokens(line: str) -> list[tuple[int, str]]:
             tokens.append((start, token))
         start += len(token.encode())
     return tokens
+
+
+def source_error(tokens: Tokens, at: int, text: str) -> SourceError:
+    """The translator's own error about the word at `at`, in the form of Metal's compiler."""
+    file, line, column = tokens.place(at)
+    shown = tokens.line(at)
+    return SourceError(f"{file}:{line}:{column}: error: {text}\n{shown}\n{caret_under(shown, column)}\n")
+
+
+def of_the_user(error: SourceError, source: str) -> SourceError:
+    """The same with the line as the user wrote it, and the column there."""
+    return SourceError(clean(str(error), lines_of_source(source)))

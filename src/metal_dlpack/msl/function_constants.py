@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from . import attributes
 from .declarations import OTHER, Declaration
+from .diagnostics import source_error
 from .integers import Integers
-from .messages import source_error
 from .tokens import Tokens
 
 _ASKS = "is_function_constant_defined"

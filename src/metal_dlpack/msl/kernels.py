@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from . import address_spaces, attributes
 from .declarations import FUNCTION, INSTANTIATION, Declaration
-from .messages import source_error
+from .diagnostics import source_error
 from .tokens import Tokens, joined
 
 KERNEL = "kernel"

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from . import attributes, declarations
 from .declarations import CLASS, FUNCTION, OTHER, Declaration, every
 from .declarators import CLASS_KEYS, SPACES
+from .diagnostics import source_error
 from .integers import Integers
-from .messages import source_error
 from .threadgroup_variables import Statement
 from .tokens import Tokens, joined
 

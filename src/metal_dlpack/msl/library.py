@@ -157,7 +157,7 @@ def _lines_of_the_user(source: str) -> Iterator[None]:
     try:
         yield
     except SourceError as error:
-        from .messages import of_the_user
+        from .diagnostics import of_the_user
 
         raise of_the_user(error, source) from None
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from .diagnostics import source_error
 from .flags import INCLUDE
 from .integers import Integers
-from .messages import source_error
 from .signatures import Written, written
 from .tokens import Tokens, joined
 

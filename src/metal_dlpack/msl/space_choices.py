@@ -18,7 +18,7 @@ from itertools import combinations
 from . import address_spaces, attributes, declarations
 from .declarations import CLASS, FUNCTION, OTHER, Declaration
 from .declarators import SPACES
-from .messages import source_error
+from .diagnostics import source_error
 from .tokens import Tokens
 
 _SPECIALISED = (

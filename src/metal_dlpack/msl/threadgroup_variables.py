@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from . import declarations, declarators, kernels
 from .declarations import CLASS, FUNCTION, OTHER, Declaration
 from .declarators import Declarator, Declared
-from .messages import source_error
+from .diagnostics import source_error
 from .tokens import Tokens, joined
 
 _SPACE = "threadgroup"

@@ -10,7 +10,6 @@ from functools import cached_property
 from . import (
     address_spaces,
     attributes,
-    conditionals,
     contraction,
     declarations,
     declarators,
@@ -24,12 +23,11 @@ from . import (
     unsupported,
 )
 from .declarations import FUNCTION, OTHER, Declaration
-from .diagnostics import metal_names
+from .diagnostics import metal_names, source_error
 from .errors import SourceError
 from .function_constants import FunctionConstant
 from .integers import Integers
 from .kernels import Kernel
-from .messages import source_error
 from .parameters import Parameter, bind
 from .space_choices import Choices
 from .tokens import Tokens
@@ -247,7 +245,7 @@ class Translation:
         for one in stay:
             _give_linkage(tokens, one)
         attributes.take_out(tokens)
-        conditionals.rewrite(tokens)
+        literals.rewrite_chosen(tokens)
         literals.rewrite(tokens.words)
         swizzles.rewrite(tokens, stay)
 

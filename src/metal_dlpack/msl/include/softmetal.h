@@ -14,7 +14,6 @@
 #include "softmetal_geometric.h"
 #include "softmetal_image.h"
 #include "softmetal_integers.h"
-#include "softmetal_interpolation.h"
 #include "softmetal_kernel.h"
 #include "softmetal_math.h"
 #include "softmetal_matrices.h"

@@ -7,7 +7,7 @@
 #ifndef SOFTMETAL_GEOMETRIC_H
 #define SOFTMETAL_GEOMETRIC_H
 
-#include "softmetal_interpolation.h"
+#include "softmetal_math.h"
 
 namespace softmetal {
 /* Where a vector must come, packed or not. */

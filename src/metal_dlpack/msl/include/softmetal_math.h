@@ -1,4 +1,5 @@
-/* softmetal_math.h: metal_math, with fast:: and precise::, which are one here.
+/* softmetal_math.h: metal_relational, metal_math with fast:: and precise::, which are one here, and
+ * metal_common.
  *
  * Owns:    nothing.
  * Calls:   libm, through the compiler's builtins.
@@ -7,7 +8,78 @@
 #ifndef SOFTMETAL_MATH_H
 #define SOFTMETAL_MATH_H
 
-#include "softmetal_relational.h"
+#include "softmetal_overloads.h"
+
+/* ---- metal_relational: isnan and its kind, all, any, select ---- */
+
+/* What a number is, its bits say: the answer is right also where the compiler may assume that
+ * there is no NaN. */
+namespace softmetal {
+/* The bits of a float without its sign, and where its exponent is full. */
+SOFTMETAL_INLINE constexpr uint magnitude(float a) {
+    return __builtin_bit_cast(uint, a) & 0x7fffffff;
+}
+inline constexpr uint full = 0x7f800000;
+inline constexpr uint smallest_normal = 0x00800000;
+} // namespace softmetal
+
+namespace metal {
+#define SOFTMETAL_IS(name, smallest, of_float)                                                 \
+    SOFTMETAL_INLINE constexpr bool name(float a) { return of_float; }                         \
+    SOFTMETAL_INLINE constexpr bool name(half a) { return name(float(a)) && (smallest); }      \
+    SOFTMETAL_INLINE constexpr bool name(bfloat a) { return name(float(a)); }                  \
+    SOFTMETAL_VECTORS(1, name, bool, mixed_floats)
+SOFTMETAL_IS(isfinite, true, softmetal::magnitude(a) < softmetal::full)
+SOFTMETAL_IS(isinf, true, softmetal::magnitude(a) == softmetal::full)
+SOFTMETAL_IS(isnan, true, softmetal::magnitude(a) > softmetal::full)
+SOFTMETAL_IS(isnormal, softmetal::magnitude(float(a)) >= softmetal::magnitude(0x1p-14f),
+             softmetal::magnitude(a) - softmetal::smallest_normal <
+                 softmetal::full - softmetal::smallest_normal)
+SOFTMETAL_IS(signbit, true, __builtin_bit_cast(uint, a) >> 31)
+#undef SOFTMETAL_IS
+
+#define SOFTMETAL_ARE(name, of_float)                                                          \
+    SOFTMETAL_INLINE constexpr bool name(float a, float b) { return of_float; }                \
+    SOFTMETAL_INLINE constexpr bool name(half a, half b) { return name(float(a), float(b)); }  \
+    SOFTMETAL_INLINE constexpr bool name(bfloat a, bfloat b) {                                 \
+        return name(float(a), float(b));                                                       \
+    }                                                                                          \
+    SOFTMETAL_VECTORS(2, name, bool, mixed_floats)
+SOFTMETAL_ARE(isordered, !isnan(a) && !isnan(b))
+SOFTMETAL_ARE(isunordered, isnan(a) || isnan(b))
+#undef SOFTMETAL_ARE
+
+SOFTMETAL_INLINE constexpr bool all(bool a) { return a; }
+SOFTMETAL_INLINE constexpr bool any(bool a) { return a; }
+SOFTMETAL_INLINE constexpr bool all(bool2 a) { return a.x & a.y; }
+SOFTMETAL_INLINE constexpr bool all(bool3 a) { return a.x & a.y & a.z; }
+SOFTMETAL_INLINE constexpr bool all(bool4 a) { return a.x & a.y & a.z & a.w; }
+SOFTMETAL_INLINE constexpr bool any(bool2 a) { return a.x | a.y; }
+SOFTMETAL_INLINE constexpr bool any(bool3 a) { return a.x | a.y | a.z; }
+SOFTMETAL_INLINE constexpr bool any(bool4 a) { return a.x | a.y | a.z | a.w; }
+
+/* b where the condition holds, else a. */
+template <class A, class B, class M = softmetal::met<A, B>,
+          class = enable_if_t<!softmetal::shape<M>::is_vector>>
+SOFTMETAL_INLINE constexpr M select(A a, B b, bool condition) {
+    return condition ? M(b) : M(a);
+}
+#define SOFTMETAL_CHOSEN(c, ...) condition.c ? b.c : a.c
+#define SOFTMETAL_SELECT(N)                                                                    \
+    template <class A, class B, class M = softmetal::met<A, B>>                                \
+    SOFTMETAL_INLINE constexpr enable_if_t<softmetal::shape<M>::count == N, M> select(         \
+        A given, B other, vec<bool, N> condition) {                                            \
+        const M a = M(given), b = M(other);                                                    \
+        return M(SOFTMETAL_EACH_##N(SOFTMETAL_CHOSEN, ));                                      \
+    }
+SOFTMETAL_SELECT(2)
+SOFTMETAL_SELECT(3)
+SOFTMETAL_SELECT(4)
+#undef SOFTMETAL_SELECT
+#undef SOFTMETAL_CHOSEN
+} // namespace metal
+
+/* ---- metal_math ---- */
 
 namespace softmetal {
 /* sin(pi a) and cos(pi a), exact at each quarter of a turn: a is reduced before pi comes. */
@@ -166,6 +238,20 @@ SOFTMETAL_NUMBERS(3, max3, fmax3(a, b, d), max(max(a, b), d))
 SOFTMETAL_NUMBERS(3, min3, fmin3(a, b, d), min(min(a, b), d))
 SOFTMETAL_NUMBERS(3, median3, fmedian3(a, b, d), max(min(a, b), min(max(a, b), d)))
 SOFTMETAL_NUMBERS(3, clamp, fmin(fmax(a, b), d), min(max(a, b), d))
+} // namespace metal
+
+/* ---- metal_common: mix, saturate, sign, smoothstep, step ---- */
+
+namespace softmetal {
+SOFTMETAL_INLINE constexpr float smooth(float t) { return t * t * (3 - 2 * t); }
+} // namespace softmetal
+
+namespace metal {
+SOFTMETAL_FLOATS(1, saturate, fmin(fmax(a, 0.0f), 1.0f))
+SOFTMETAL_FLOATS(1, sign, a > 0 ? 1.0f : a < 0 ? -1.0f : isnan(a) ? 0.0f : a)
+SOFTMETAL_FLOATS(2, step, b < a ? 0.0f : 1.0f)
+SOFTMETAL_FLOATS(3, mix, a + (b - a) * d)
+SOFTMETAL_FLOATS(3, smoothstep, softmetal::smooth(saturate((d - a) / (b - a))))
 } // namespace metal
 
 #endif /* SOFTMETAL_MATH_H */

@@ -9,7 +9,7 @@
 #ifndef SOFTMETAL_PACKING_H
 #define SOFTMETAL_PACKING_H
 
-#include "softmetal_interpolation.h"
+#include "softmetal_math.h"
 
 namespace softmetal {
 /* A number of 0 to 1, or of -1 to 1, as an integer of so many bits; a NaN is 0. */
