@@ -108,8 +108,10 @@ def test_a_child_of_fork_that_has_no_kernels_is_refused_and_its_parent_compiles(
         run("""
 import os
 
+from forking import fork
+
 array = md.asarray(np.arange(6.0)).copy(storage="private")
-if os.fork() == 0:
+if fork() == 0:
     try:
         array[::-1].copy(storage="shared")
     except md.MetalError as error:

@@ -526,6 +526,7 @@ class Cycle:
     pass
 
 held = {}
+frozen = gc.get_freeze_count()  # Python 3.12 begins with hundreds
 
 def test_makes_garbage_to_be():
     cycle = Cycle()
@@ -536,10 +537,10 @@ def test_counts_buffers(metal_buffers):
     del held["cycle"]
     gc.collect()
     assert held["weak"]() is None
-    assert gc.get_freeze_count() == 0
+    assert gc.get_freeze_count() <= frozen
 
-def test_finds_no_frozen_object(metal):
-    assert gc.get_freeze_count() == 0
+def test_finds_no_object_frozen_by_others(metal):
+    assert gc.get_freeze_count() <= frozen
 """)
 def test_the_collector_works_as_ever(result):
     assert set(result.outcomes.values()) == {"PASSED"}
