@@ -205,6 +205,14 @@ def first_address(x):
     return numpys_place(np.array(x, copy=False))
 
 
+def jax_says_readonly():
+    """Its arrays are immutable.  Before 0.12 it had legacy capsules only, which have no flag for it."""
+    library("jax")
+    import jax
+
+    return jax.__version_info__ >= (0, 12)
+
+
 #: Library: (a (4, 6) array of a dtype, where its item 0 lies, the dtypes).
 MAKERS = {
     "numpy": (lambda name: np.arange(24).reshape(4, 6).astype(name), numpys_place, NUMPYS),
@@ -256,6 +264,12 @@ def test_what_a_library_made_is_shared_as_it_lies(name, live_buffers, subtests):
             if name in ("numpy", "torch"):
                 x[(1,) * x.ndim] = 0
                 assert array[(1,) * array.ndim].item() == 0
+            is_readonly = name == "jax" and jax_says_readonly()
+            assert array.readonly == again.readonly == is_readonly
+            if is_readonly:
+                with pytest.raises(ValueError, match="the array is read-only"):
+                    array.fill(1)
+                continue
             array.fill(1)
             assert set(np.ravel(again.tolist())) == {1}
             assert name == "jax" or set(np.ravel(x.tolist())) == {1}  # JAX keeps what it read before

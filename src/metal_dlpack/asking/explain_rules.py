@@ -405,8 +405,8 @@ _ROWS = {
     ),
     # ---- JAX ----
     ("jax", "versioned", "refusal"): Rule(
-        "JAX takes legacy capsules only, and the producer gives a versioned one.",
-        "Let the producer give a legacy capsule where no max_version is asked.",
+        "JAX before 0.12 takes legacy capsules only, and the producer gives a versioned one.",
+        "Install JAX 0.12 or later, or let the producer give a legacy capsule where no max_version is asked.",
         {"version": (1, 3)},
     ),
     ("jax", "not_compact", "refusal"): Rule(
