@@ -202,6 +202,14 @@ def test_a_program_that_fails_itself_gives_no_verdict(program):
     assert (done.returncode, done.stderr.count("Too many open files")) == (70, 1)
 
 
+@pytest.mark.parametrize("error", ["OSError(28, 'full', 'a file')", "OSError(2, 'gone')", "ValueError('wrong')"])
+def test_an_error_that_is_not_the_outputs_is_shown_whole(error):
+    done = run_child(
+        f"from metal_dlpack.conformance.command_line import run\nrun(lambda: (_ for _ in ()).throw({error}), '')"
+    )
+    assert (done.returncode, done.stderr.count("Traceback")) == (70, 1), done.stderr
+
+
 @pytest.mark.parametrize("arguments", PRINTS, ids=" ".join)
 def test_a_reader_who_has_seen_enough_is_no_error(arguments):
     reader, writer = os.pipe()

@@ -7,6 +7,7 @@ from machine import has_module
 from places import DOCS
 
 from metal_dlpack.conformance import LIBRARIES, judge
+from metal_dlpack.conformance.producer_cases import ROWS
 from metal_dlpack.conformance.report import table
 
 pytestmark = pytest.mark.needs_no_sanitizer
@@ -25,12 +26,30 @@ def test_every_library_of_the_kit_has_its_rows():
     }
 
 
+def skip_without(library):
+    if missing := [name for name in (library, *MORE.get(library, ())) if not has_module(name.replace("-", "_"))]:
+        pytest.skip(f"needs {missing[0]}")
+
+
+@pytest.mark.parametrize("name", [name for name, its in LIBRARIES.items() if "views" in vars(its)])
+def test_a_view_is_what_it_is_called(name):
+    skip_without(name)
+    library = LIBRARIES[name]()
+    found = {view: library.tolist(its) for view, its in library.views(library.make(ROWS, "float32")).items()}
+    expected = {
+        "transposed": [[0, 4, 8], [1, 5, 9], [2, 6, 10], [3, 7, 11]],
+        "part": [[4, 6], [8, 10]],
+        "reversed": [[11, 10, 9, 8], [7, 6, 5, 4], [3, 2, 1, 0]],
+        "broadcast": [[0, 1, 2, 3]] * 3,
+    }
+    assert found and found == {view: expected[view] for view in found}
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("side", SIDES)
 def test_the_page_has_the_score(library, side):
-    if missing := [name for name in (library, *MORE.get(library, ())) if not has_module(name.replace("-", "_"))]:
-        pytest.skip(f"needs {missing[0]}")
+    skip_without(library)
     report = judge(side, library)
     row = list(table([report]))[-1]
     assert sum(report.score("must")) > 30  # most rules apply to each

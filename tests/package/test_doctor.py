@@ -2,8 +2,10 @@
 
 import io
 import json
+import operator
 import re
 import sys
+from unittest.mock import MagicMock
 
 import pytest
 from children import run_child
@@ -123,6 +125,24 @@ def test_each_framework_is_imported_by_one_child():
     probes = [stand_in(name, tuple(needed.split())) for name, needed in modules.items()]
     groups = [[probe.name for probe in group] for group in doctor.group_probes(probes)]
     assert groups == [["a", "b", "d", "e", "f"], ["c"]]
+
+
+def exchange_with_gpu(array, reads, writes):
+    """As with PyTorch on MPS: the GPU's work is done when it is waited for."""
+    work, torch = [], MagicMock()
+    tensor = MagicMock(add_=work.append)
+    tensor.__getitem__.side_effect = lambda index: MagicMock(cpu=lambda: reads[index])
+    torch.mps.synchronize = lambda: operator.setitem(writes, 1, float(writes[1]) + sum(work))
+    probes.exchange_with_mps(torch, array, tensor)
+
+
+def test_what_the_array_and_the_gpu_write_is_looked_for_on_the_other_side():
+    array, other = probes.new_array(), probes.new_array()
+    exchange_with_gpu(array, array, array)
+    with pytest.raises(Copies, match="not seen by the GPU"):
+        exchange_with_gpu(array, other, array)
+    with pytest.raises(Copies, match="not seen by the array"):
+        exchange_with_gpu(array, array, other)
 
 
 class Terminal(io.StringIO):

@@ -8,10 +8,12 @@ import sys
 import time
 from contextlib import suppress
 
-from toy_library import Array, Toy, managed_of
+from toy_library import Array, Toy, exported, managed_of
 
 from metal_dlpack.conformance import Absent, Library, exchange_table
 from metal_dlpack.conformance.items import KINDS
+from metal_dlpack.conformance.offers import compact
+from metal_dlpack.conformance.taken import shape_of, strides_of
 
 
 class Hanging(Toy):
@@ -143,6 +145,80 @@ class Choosy(Toy):
         return super().table_of(producer)
 
 
+class Later(Toy):
+    """Its type offers a table of major version 2 first."""
+
+    has_later_table = True
+
+
+class Circular(Later):
+    """Its chain of tables never ends."""
+
+    def __init__(self):
+        super().__init__("producer", "table-chain")
+
+
+class Bare(Toy):
+    """It offers as little as it may, and makes unversioned tensors only."""
+
+    lends = has_read_only = False
+    views, read_only, refused, swapped = Library.views, Library.read_only, Library.refused, Library.swapped
+
+    class Array(Array):
+        def __dlpack__(self, *, max_version=None, **keywords):
+            return super().__dlpack__(**keywords)
+
+
+class Copying(Toy):
+    """A consumer that copies all, and a producer that is asked for no copies."""
+
+    refusal = BufferError
+
+    class Array(Array):
+        def __dlpack__(self, *, copy=None, **keywords):
+            if copy is not None or self.is_read_only:
+                raise self.toy.refusal("not so")
+            return super().__dlpack__(**keywords)
+
+    def from_dlpack(self, producer, *, copy=None, **keywords):
+        if copy is False:
+            raise self.refusal("not so")
+        return super().from_dlpack(producer, copy=True, **keywords)
+
+
+class Rude(Copying):
+    """It does not say BufferError."""
+
+    refusal = RuntimeError
+
+
+class Picky(Toy):
+    """A consumer of rows of 32-bit items, and of nothing else."""
+
+    def check(self, managed, is_versioned):
+        super().check(managed, is_versioned)
+        tensor = managed.tensor
+        if tensor.bits * tensor.lanes != 32 or strides_of(tensor) != [*compact(shape_of(tensor))]:
+            raise BufferError("too odd")
+
+
+class Greedy(Toy):
+    """A consumer that takes whatever it is given, and a producer that gives it."""
+
+    class Array(Array):
+        def __dlpack__(self, **keywords):
+            return super().__dlpack__()
+
+    def refused(self):
+        return {"text": self.make([0.0], "float32")}
+
+    def from_dlpack(self, producer, **keywords):
+        try:
+            return super().from_dlpack(producer, **keywords)
+        except Exception:
+            return self.make([0.0], "float32")
+
+
 class Wordy(Toy):
     """It has its own word for a type that it has not."""
 
@@ -158,11 +234,8 @@ class Wordy(Toy):
 class Spoiling(Toy):
     """Its second call ends the process."""
 
-    calls = 0
-
     def from_dlpack(self, producer, **keywords):
-        self.calls += 1
-        if self.calls == 2:
+        if self.calls == 1:
             ctypes.string_at(0)
         return super().from_dlpack(producer, **keywords)
 
@@ -175,20 +248,25 @@ def __getattr__(name):
     raise AttributeError(name)
 
 
-def lost_rules(side, tried, names):
-    """For each of these faults, and for none, the rules that are not kept, in this process; "own": of each only its own."""
+def judge_all(side, names):
+    """For each of these faults and libraries what the kit says of all rules, in this process.
+
+    Yields the name, {rule: (outcome, what happened)} of the rules that are not kept, how often tensors were asked for,
+    and how many of them were never deleted.
+    """
     from metal_dlpack.conformance import RULES, lifetime_cases
     from metal_dlpack.conformance.child import try_rule
 
     lifetime_cases.PATIENCE_S = 0.05  # nothing here deletes on another thread
-    rules = [rule for rule in RULES if rule.side == side]
     for name in names:
         gc.freeze()  # what earlier faults keep is looked at no more
-        toy = Toy(side, name)
-        outcomes = {rule.name: try_rule(rule, toy) for rule in rules if tried == "all" or name in ("", rule.name)}
-        yield name, {rule: outcome for rule, outcome in outcomes.items() if outcome[0] != "kept"}
+        exported.clear()
+        toy = globals()[name]() if name in globals() else Toy(side, name)
+        outcomes = {rule.name: try_rule(rule, toy) for rule in RULES if rule.side == side}
+        lost = {rule: outcome for rule, outcome in outcomes.items() if outcome[0] != "kept"}
+        yield name, lost, getattr(toy, "calls", 0), len(exported)
 
 
 if __name__ == "__main__":
-    for fault in lost_rules(sys.argv[1], sys.argv[2], sys.argv[3:]):
-        print(json.dumps(fault), flush=True)
+    for report in judge_all(sys.argv[1], sys.argv[2:]):
+        print(json.dumps(report), flush=True)

@@ -93,6 +93,7 @@ class Array:
         return [1, 0] if self.breaks("device-pair") else (1, self.toy.device_id)
 
     def __dlpack__(self, *positional, stream=None, max_version=None, dl_device=None, copy=None):
+        self.toy.calls += 1
         if positional and not self.breaks("keywords"):
             raise TypeError("keywords only")
         if stream is not None and not self.breaks("stream-cpu"):
@@ -117,7 +118,10 @@ class Array:
         if self.breaks("capsule-name"):
             name = b"tensor"
         end = DESTRUCTORS.get(self.toy.broken[1], DESTROY)
-        return new_capsule(ctypes.addressof(managed), name, ctypes.cast(end, ctypes.c_void_p))
+        capsule = new_capsule(ctypes.addressof(managed), name, ctypes.cast(end, ctypes.c_void_p))
+        circle = [self, capsule]  # both go when the garbage is collected, and not before
+        circle.append(circle)
+        return capsule
 
     def export(self, is_versioned, copies=False):
         """A managed tensor, owned by who asks."""
@@ -200,7 +204,10 @@ class Toy(Library):
     has_read_only = True
     Array = Array
     has_table = True
+    has_later_table = False  #: whether the type offers a table of major version 2, and behind it its own
+    lends = True
     kind_for_others = None  #: what the allocator takes for an element type that is none
+    calls = 0  #: of __dlpack__ and from_dlpack
 
     def __init__(self, side="", rule=""):
         self.broken = (side, rule)
@@ -262,6 +269,7 @@ class Toy(Library):
         return not array.is_read_only
 
     def from_dlpack(self, producer, *, device=None, copy=None):
+        self.calls += 1
         if device is not None and self.breaks("device-cpu"):
             raise ValueError("no device")
         table = self.table_of(producer)
@@ -475,6 +483,14 @@ def toy_type(toy):
             setattr(new, name, ctypes.cast(function, ctypes.c_void_p).value)
         if breaks("table-functions"):
             new.stream = None
+        if not toy.lends:
+            new.borrow = None
+        if toy.has_later_table:
+            later = Table()
+            later.header.version = (2, 0)
+            later.header.prev_api = ctypes.addressof(later if breaks("table-chain") else new)
+            kept.append(later)
+            return later
         return new
 
     class Meta(type):
