@@ -73,7 +73,7 @@ def test_what_is_not_finished_is_the_users_error(what):
     ],
     ids=["classes within classes", "digraphs"],
 )
-def test_what_the_translator_cannot_read_is_the_compilers_error(text, told):
+def test_what_the_translator_cannot_read_is_the_compilers_error(clang, text, told):
     with pytest.raises(msl.SourceError, match=rf"^program_source:3:\d+: error: .*{told}"):
         msl.open_library(HEAD + text)
 

@@ -58,6 +58,7 @@ ALONE = ["--no-default-config", "-nostdinc", "-nostdinc++", "-nobuiltininc"]
 LANGUAGE = [
     "-std=c++17",
     "-fno-digraphs",  # the translator does not read `<:` as `[`: refused, rather than opened without its kernels
+    "-fbracket-depth=256",  # of every clang, though from 22 on its own is 2048: the translator takes some 350
     "-fdeclspec",
     "-fno-exceptions",
     "-fno-rtti",
