@@ -1,6 +1,7 @@
 """SOFTMETAL_IMAGE: binders, reflection, what an image says of itself; and the code that clang makes of a row."""
 
 import ctypes
+import re
 import subprocess
 
 import numpy as np
@@ -214,14 +215,29 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize("name", quickly("packed", of=ROWS))
-def test_a_row_becomes_a_loop_of_vectors(shim, name):
-    parameters, body = ROWS[name]
+def of_row(shim, parameters, body, *options):
+    """What the compiler says of a row of threads: its remarks and its code."""
     binders = ["buffer<0>", "buffer<1>", "buffer<2>", "builtin<softmetal::thread_position_in_grid>"]
     rows = [(declaration, "p", binder) for declaration, binder in zip(parameters.split(", "), binders, strict=True)]
-    command = shim.command("-Rpass=loop-vectorize", "-S", "-o", "/dev/null")
-    said = subprocess.run(command, input=image_text(rows, body), capture_output=True, text=True, check=True).stderr
+    command = shim.command("-Rpass=loop-vectorize", "-S", "-o", "-", *options)
+    return subprocess.run(command, input=image_text(rows, body), capture_output=True, text=True, check=True)
+
+
+FOR_ARM64 = ["--target=aarch64-linux-gnu", "-march=armv8-a"]
+
+
+@pytest.mark.parametrize("options", [[], FOR_ARM64], ids=["here", "on arm64"])
+@pytest.mark.parametrize("name", quickly("packed", of=ROWS))
+def test_a_row_becomes_a_loop_of_vectors(shim, name, options):
+    said = of_row(shim, *ROWS[name], *options).stderr
     assert "vectorized loop" in said, said
+
+
+def test_products_of_three_join_their_sums_on_arm64_too(shim):
+    parameters = "const packed_float3 *x, const packed_float3 &a, packed_float3 *z, uint i"
+    code = of_row(shim, parameters, "z[i] = a * x[i] + z[i];", *FOR_ARM64).stdout
+    assert re.search(r"\bfm(add|la)\b", code)
+    assert not re.search(r"\bf(mul|add)\b", code)
 
 
 def test_local_arrays_of_the_threads_of_a_row_are_apart(shim):

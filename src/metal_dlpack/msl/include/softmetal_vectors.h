@@ -168,6 +168,9 @@ template <class T> struct alignas(4 * sizeof(T)) vec<T, 3> {
     SOFTMETAL_INLINE constexpr vec(T x, T y, T z) : x(x), y(y), z(z) {}
     SOFTMETAL_INLINE constexpr vec(vec<T, 2> xy, T z) : x(xy.x), y(xy.y), z(z) {}
     SOFTMETAL_INLINE constexpr vec(T x, vec<T, 2> yz) : x(x), y(yz.x), z(yz.y) {}
+    /* A fourth place without a name.  Else clang for arm64 copies three of four by way of the
+     * stack, and there a product joins no sum and a loop of threads becomes no vectors. */
+    unsigned _BitInt(8 * sizeof(T)) : 8 * sizeof(T);
     SOFTMETAL_VECTOR(3, SOFTMETAL_EACH_3)
 };
 
