@@ -39,16 +39,12 @@ ALONE = ["-p", "metal_dlpack", "-p", "no:cacheprovider"]
 INI = "[pytest]\n"
 
 
-def is_setting(name):
-    """Of the environment: what a run here decides itself.  Which compiler makes kernels, the machine decides."""
-    return name.startswith("SOFTMETAL_") and name != "SOFTMETAL_CXX"
-
-
 @pytest.fixture
 def run(pytester, monkeypatch):
     """Run pytest on a file of tests, in a process of its own."""
-    for name in filter(is_setting, list(os.environ)):
-        monkeypatch.delenv(name)
+    for name in list(os.environ):
+        if name.startswith("SOFTMETAL_"):
+            monkeypatch.delenv(name)
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTHONPATH", python_path())
@@ -83,7 +79,9 @@ def results(tmp_path_factory):
     (folder / "tox.ini").write_text(INI)
     for name, text in CASES.items():
         (folder / f"{name}.py").write_text(HEAD + text)
-    kept = {name: os.environ[name] for name in os.environ if not is_setting(name) and not name.startswith("PYTEST_")}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SOFTMETAL_", "PYTEST_"))}
+    # Which compiler makes kernels, the machine decides: PATH's may not link for it.
+    kept |= {name: os.environ[name] for name in ["SOFTMETAL_CXX"] if name in os.environ}
     options = [*ALONE, "-rA", "--junitxml=report.xml", *(f"{name}.py" for name in CASES)]
     command = [sys.executable, "-m", "pytest", *options]
     environment = kept | {"PYTHONPATH": python_path(), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
