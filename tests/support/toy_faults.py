@@ -80,6 +80,7 @@ class Wild(Toy):
 class VersionedOnly(Toy):
     """From March 2025 on a producer may refuse to make unversioned tensors."""
 
+    version_of_tensors = (1, 1)
     has_table = False
 
     class Array(Array):
@@ -223,7 +224,7 @@ class Wordy(Toy):
     """It has its own word for a type that it has not."""
 
     def make(self, values, kind):
-        if "float8" in kind or "complex" in kind:
+        if "float8" in kind or kind in ("int8", "complex64"):
             raise TypeError(f"data type {kind!r} not understood")
         return super().make(values, kind)
 

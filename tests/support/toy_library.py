@@ -130,7 +130,7 @@ class Array:
         if copies:
             source = self.toy.array(items_of(self.tensor()), self.kind.name, self.shape)
         if is_versioned:
-            managed.version = (1, 3)
+            managed.version = (1, 2) if self.breaks("strides-given") else self.toy.version_of_tensors
             is_flagged = copies and not self.breaks("copy-flag")
             is_flagged = is_flagged or (not copies and self.breaks("shared-flag"))
             managed.flags = IS_COPIED * is_flagged | 32 * self.breaks("flags")
@@ -203,6 +203,7 @@ class Toy(Library):
     distribution = ""
     has_read_only = True
     Array = Array
+    version_of_tensors = (1, 3)
     has_table = True
     has_later_table = False  #: whether the type offers a table of major version 2, and behind it its own
     lends = True
@@ -318,7 +319,7 @@ class Toy(Library):
             header = exchange_table.header_of(type(producer))
         except Exception:
             return None
-        if header.version[0] != 1 and not self.breaks("table-major"):
+        if tuple(header.version) != (1, 3) and not self.breaks("table-major"):
             return None
         table = Table.from_address(ctypes.addressof(header))
         if self.breaks("table-taken"):

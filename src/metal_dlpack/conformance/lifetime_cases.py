@@ -96,9 +96,9 @@ def refusal_frees(library: Library) -> str:
 class LaterMajor(Offer):
     """A tensor of version 2.0, behind whose flags the memory cannot be read."""
 
-    def hand(self, max_version: tuple[int, int] | None = None, *, is_copy: bool = False) -> Handed:
+    def hand(self, max_version: tuple[int, int] | None = None, **keywords: bool) -> Handed:
         if max_version is None or max_version[0] < 1:
-            return super().hand(max_version, is_copy=is_copy)
+            return super().hand(max_version, **keywords)
         memory = Memory(2 * PAGE)
         struct = Versioned.from_address(memory.address + PAGE - Versioned.tensor.offset)
         struct.version = (2, 0)
