@@ -203,7 +203,7 @@ class Picky(Toy):
             raise BufferError("too odd")
 
 
-class Greedy(Toy):
+class Greedy(Choosy):
     """A consumer that takes whatever it is given, and a producer that gives it."""
 
     class Array(Array):
