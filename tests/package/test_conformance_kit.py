@@ -57,8 +57,9 @@ TOYS = {
         "Choosy": (140, 0, ""),
         "Bare": (138, 1, ""),
         "Copying": (139, 1, ""),
-        "Rude": (139, 1, "copy-false"),
+        "Rude": (139, 1, "asks-in-form copy-false"),
         "Picky": (136, 9, "types-all"),
+        "Leaky": (139, 0, "deleter-once table-taken"),
         "Greedy": (
             133,
             1,

@@ -188,9 +188,10 @@ class Copying(Toy):
 
 
 class Rude(Copying):
-    """It does not say BufferError."""
+    """It does not say BufferError, and asks with a list."""
 
     refusal = RuntimeError
+    asked_version = [1, 3]
 
 
 class Picky(Toy):
@@ -201,6 +202,15 @@ class Picky(Toy):
         tensor = managed.tensor
         if tensor.bits * tensor.lanes != 32 or strides_of(tensor) != [*compact(shape_of(tensor))]:
             raise BufferError("too odd")
+
+
+class Leaky(Toy):
+    """A consumer that deletes nothing."""
+
+    def take(self, *arguments):
+        taken = super().take(*arguments)
+        taken.deletes = 0
+        return taken
 
 
 class Greedy(Choosy):

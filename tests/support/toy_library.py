@@ -203,7 +203,7 @@ class Toy(Library):
     distribution = ""
     has_read_only = True
     Array = Array
-    version_of_tensors = (1, 3)
+    version_of_tensors = asked_version = (1, 3)
     has_table = True
     has_later_table = False  #: whether the type offers a table of major version 2, and behind it its own
     lends = True
@@ -327,7 +327,7 @@ class Toy(Library):
         return table
 
     def ask(self, producer, copy):
-        keywords = {"max_version": (1, 3)}
+        keywords = {"max_version": self.asked_version}
         if self.breaks("asks-version"):
             keywords = {}
         if self.breaks("asks-stream"):
