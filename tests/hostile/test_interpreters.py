@@ -36,7 +36,8 @@ PRELUDE = """
 
 
 def child(code):
-    return output_of(textwrap.dedent(PRELUDE) + textwrap.dedent(code), options=["-X", "faulthandler"])
+    text = textwrap.dedent(PRELUDE) + textwrap.dedent(code)
+    return output_of(text, options=["-X", "faulthandler"], COVERAGE_PROCESS_START=None)  # it knows one interpreter
 
 
 @pytest.mark.rule("interpreters")
