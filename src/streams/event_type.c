@@ -207,7 +207,7 @@ event_ring(PyObject *op, PyObject *value)
     }
     bridge_status status = stream_ring(self->stream, self->value, descriptor, &is_reached);
     if (status == BRIDGE_NO_MEMORY) {
-        return PyErr_NoMemory(); /* unreached: no test makes it fail here */
+        return PyErr_NoMemory(); /* unreached: not in every run */
     }
     if (errors_check_status(state_of(op), "await Event", status, NULL, 0) < 0) {
         return NULL;
