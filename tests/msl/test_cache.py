@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 from children import run_child
+from places import DOCS
 
 from metal_dlpack.msl import cache
 
@@ -340,7 +341,7 @@ def test_a_full_disk_is_a_sentence_and_the_kernel_is_made_elsewhere(place):
             Path("/dev/full").write_bytes(b"image")
         path.write_bytes(b"image")
 
-    with pytest.warns(RuntimeWarning, match="no space left on device"):
+    with pytest.warns(RuntimeWarning, match="used: no space left on device\\. Kernels"):
         path = cache.made(["key"], ".so", fills)
     assert path.parent != place
     assert cache.is_sound(path)
@@ -427,6 +428,10 @@ def test_a_process_that_is_killed_while_it_writes_leaves_no_entry(place):
 
 
 # ---- size ----
+
+
+def test_the_documents_say_how_much_is_kept():
+    assert f"beyond {cache.MOST_NBYTES / (1 << 20):g} MiB" in (DOCS / "kernels.md").read_text()
 
 
 def test_the_oldest_go_when_the_folder_is_full(place, monkeypatch):

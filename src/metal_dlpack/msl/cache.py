@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 #: The oldest files go when the folder holds more.
-MOST_NBYTES = 512 << 20  # mutant survives (number #4): tests set a smaller one
+MOST_NBYTES = 512 << 20
 #: What a process that was killed has left behind is younger than this while it may still be written.
 UNFINISHED_SECONDS = 3600
 #: What was found so lately may be about to be opened, by a compiler or a loader of any process.

@@ -78,6 +78,7 @@ def _of_copy(copy: str, local: set[str]) -> Iterator[str]:
     for verb, given in (("write", to),) if found["what"] == "set" else (("read", second), ("write", to)):
         begin = _VALUE.search(given)
         assert begin is not None
+        # mutant survives (off by one): a space stands before the address
         attributes, address = given[: begin.start()], given[begin.start() :]
         if address in local:
             continue

@@ -312,6 +312,7 @@ def known(command: tuple[str, ...]) -> Compiler:
 def _version_text(command: tuple[str, ...]) -> str:
     from .child import run
 
+    # mutant survives (number #2): no test waits so long for an answer
     code, output, errors = run([*command, "--version"], "", seconds=30)
     if code:
         raise CompilerError(f"{' '.join(command)} --version fails ({(errors or output).strip()[:200]}).")
