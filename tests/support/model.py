@@ -150,9 +150,16 @@ class World(RuleBasedStateMachine):
 
     def wrote(self, pair, stream):
         """Without a stream the call is done, and everybody sees it."""
-        pair.block.is_busy = stream is not None
         if stream is None:
-            pair.block.check()
+            self.waited(pair)
+            if not pair.block.is_busy:
+                pair.block.check()
+        else:
+            pair.block.is_busy = True
+
+    def waited(self, pair):
+        """For what is in flight over the memory; what concerns no items waits for nothing."""
+        pair.block.is_busy &= not pair.model.size
 
     def settle(self, pair):
         pair.array.device.synchronize()
@@ -348,8 +355,7 @@ class World(RuleBasedStateMachine):
             other.copy_from(value)
             array.copy_from(other)
         pair.model[...] = value
-        pair.block.is_busy = False
-        pair.block.check()
+        self.wrote(pair, None)
 
     @rule(
         number=st.integers(0, 99),
@@ -365,7 +371,7 @@ class World(RuleBasedStateMachine):
             make = np.asarray  # DLPack's is a copy
         view = np.asarray(make(pair.array.as_readonly() if readonly else pair.array))
         assert equal(view, pair.model)
-        pair.block.is_busy = False
+        self.waited(pair)
         if len(pair.block.watchers) < 3 and pair.model.size:
             pair.block.watchers.append((view, pair.model))
 
@@ -403,7 +409,7 @@ class World(RuleBasedStateMachine):
         if pair is None or (to_host and (pair.array.storage != "shared" or pair.block.is_foreign)):
             return
         tensor = torch.from_dlpack(pair.array.host if to_host else pair.array)
-        pair.block.is_busy = False
+        self.waited(pair)
         self.add(pair.come_back(md.from_dlpack(tensor)))
 
     @precondition(lambda self: tvm_ffi is not None)
@@ -413,7 +419,7 @@ class World(RuleBasedStateMachine):
         if pair is None:
             return
         back = md.from_dlpack(tvm_ffi.from_dlpack(pair.array))
-        pair.block.is_busy = False
+        self.waited(pair)
         if md.shares_memory(back, pair.array):
             self.add(pair.come_back(back))
         else:  # tvm-ffi copies what goes backwards
@@ -434,7 +440,7 @@ class World(RuleBasedStateMachine):
         buffer = md.Buffer.from_handle(pair.array.buffer.handle, owner=pair.array)
         offset = pair.array.byte_offset - buffer.offset
         array = buffer.array(pair.model.shape, pair.array.dtype, offset)
-        pair.block.is_busy = False
+        self.waited(pair)
         self.add(pair.come_back(array))
 
     @rule(number=st.integers(0, 99), protocol=st.sampled_from([2, 4, 5]), out_of_band=st.booleans())
@@ -556,7 +562,7 @@ class World(RuleBasedStateMachine):
     def compare(self, number):
         pair = self.pick(number)
         pair.check()
-        pair.block.is_busy = False
+        self.waited(pair)
 
     def teardown(self):
         if not hasattr(self, "pairs"):
