@@ -310,6 +310,14 @@ def test_a_plain_image_tells_nothing_and_has_no_lines(clang, tmp_path):
     assert line_table.lines_of(out, [0x1000]) == [("", 0, 0)]
 
 
+@pytest.mark.parametrize(
+    ("version", "flag"),
+    [(18, "unique-traps"), (19, "unique-traps"), (20, "sanitize-merge"), (22, "sanitize-merge")],
+)
+def test_each_clang_is_told_in_its_own_words_to_keep_traps_apart(version, flag):
+    assert sum(flag in word for word in flags.kind_flags(version, True)) == 1
+
+
 def has_fma():
     if platform.machine() == "x86_64":
         return "x86-64-v3" in " ".join(flags.machine_flags())

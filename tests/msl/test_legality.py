@@ -138,6 +138,11 @@ BY_THE_TYPES = {
     "an assignment": (POINTERS("x = @t;"), POINTERS("x = nullptr;"), "threadgroup memory, where device memory"),
     "constant as device": (POINTERS("const device float *@p = c;"), POINTERS("constant float *p = c;"), "constant memory"),
     "a reference": (POINTERS("thread float &@r = x[0]; r = 1;"), POINTERS("device float &r = x[0]; r = 1;"), "thread memory"),
+    "a cast of a member": (
+        "struct S { device float *p; }; " + POINTERS("S s{x}; auto q = @(threadgroup int *)s.p + 1; q[0] = 1;"),
+        "struct S { device float *p; }; " + POINTERS("S s{x}; auto q = (device int *)s.p + 1; q[0] = 1;"),
+        "device memory, where threadgroup memory",
+    ),
     "a cast to another space": (
         POINTERS("*@(device float *)c = 1;"),
         POINTERS("x[0] = *(constant float *)(c + 1);"),
@@ -170,6 +175,7 @@ CASES = IN_THE_TEXT | BY_THE_TYPES
 
 #: Looks like what is refused, and Metal has it.
 LEGAL = [
+    told("unsigned int i [[thread_position_in_grid]], uint n [[threads_per_grid]]"),
     # SPEC: recursive functions are refused up to Metal 2.3 alone
     "int f(int n) { return n <= 1 ? 1 : n * f(n - 1); } " + body("x[i] = f(5);"),
     "template <int n> int f() { return f<n - 1>() + 1; } template <> int f<0>() { return 0; } " + body("x[i] = f<3>();"),

@@ -77,6 +77,7 @@ def test_what_metal_does_not_list_takes_its_place_in_a_call():
     assert names_of(absent, listed({"n": 2})) == "out? n"
     condition = SPELLINGS["with a condition"]
     assert names_of(condition, listed()) == "out x n"
+    assert names_of(condition, listed({"out": 1})) == "out x? n?"
     assert names_of(condition, listed({**BUFFERS, "more": 5})) == "out more x n"
     room = PLAIN.replace(
         ") {}", ", threadgroup float *room [[threadgroup(0)]], uint i [[thread_index_in_simdgroup]]) {}"

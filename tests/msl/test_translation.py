@@ -455,9 +455,10 @@ def test_a_constant_is_not_reached_by_a_name_that_is_anothers():
         "kernel void f(device int *x, constant int &n) { x[0] = n; } kernel void g(device T *x) { x->n = x[0].n; }\n"
     )
     source += "kernel void h(device S *x) { x->n = x->f(); } kernel void k(device int *x) { x[n] = 1; }"
+    source += "constant S s = {n}; kernel void p(device int *x) { x[0] = s.n; }"
     translation = Translation(source)
     found = [[one.name for one in translation.constants_of(kernel)] for kernel in translation.kernels.values()]
-    assert found == [[], [], ["n"], ["n"]]
+    assert found == [[], [], ["n"], ["n"], ["n"]]
 
 
 def test_what_asks_for_a_constant_that_the_kernel_does_not_need_is_left_out():

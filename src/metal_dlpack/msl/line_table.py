@@ -31,7 +31,7 @@ _CONST_ADD_PC, _FIXED_ADVANCE_PC = 8, 9
 _END_SEQUENCE, _SET_ADDRESS = 1, 2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True)  # mutant survives (constant): nobody tries to change one
 class _Row:
     address: int
     place: Place

@@ -44,7 +44,7 @@ def pointer_from_the_cpu(tokens: Tokens, kernel: Declaration, named: Mapping[str
     for first, end in tokens.split(kernel.parameters + 1, tokens.partner[kernel.parameters]):
         declared = declarators.read(tokens, first, end)
         if declared is None:
-            continue
+            continue  # mutant survives (loop): what is no declaration stands alone, in f()
         type_words = tokens.words[first : declared.type_end]
         if "constant" in declared.spaces or {"device", "const"} <= set(type_words):
             for member, field in _fields(tokens, type_words, named):
