@@ -17,6 +17,7 @@ __all__ = [
     "last_report",
     "live_objects",
     "reports",
+    "torch_mps",
     "wait_idle",
 ]
 
@@ -69,6 +70,39 @@ def configure(**settings: object) -> None:
         text = _setting_text(value)
         change("SOFTMETAL_" + name.upper(), text)
         _configured[name] = text
+
+
+def torch_mps(*, float64: bool = False) -> bool:
+    """Make torch's mps device compute where there is no Mac: on the CPU, in MTLBuffers of the software Metal.
+
+    Torch's operators, autograd, modules and optimisers run on ``mps`` from now on; ``md.from_dlpack(t)``, an Array's
+    ``host`` and kernels use the same bytes.  Results are those of torch's CPU build.  Before or after ``import torch``,
+    which this does; for the life of the process, and once.
+
+    Each operator is work on a queue of torch's own.  With ``SOFTMETAL_LATENCY_US`` its bytes arrive later, as on a Mac:
+    a missing ``torch.mps.synchronize()`` shows.  With validation on, races with other queues are reported.
+
+    Parameters
+    ----------
+    float64 : bool, default False
+        Take float64 and complex128, which MPS refuses with a TypeError.
+
+    Returns
+    -------
+    bool
+        True; False on a Mac, where this does nothing and says so by a RuntimeWarning.
+
+    Raises
+    ------
+    ImportError
+        torch is not installed.
+    RuntimeError
+        There is no C++ compiler, or this torch has headers that the device cannot be compiled with.  The first call for
+        a torch takes some 15 seconds and says so on stderr; what it makes is kept beside compiled kernels.
+    """
+    from . import torch_mps as device
+
+    return device.switch_on(float64=float64)
 
 
 def _setting_text(value: object) -> str | None:

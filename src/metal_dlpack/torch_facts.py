@@ -26,7 +26,11 @@ def with_mps() -> Any:
 
 
 def library(torch: Any) -> str:
-    """The library that has torch's functions for its queue on MPS."""
+    """The library that has torch's functions for its queue on MPS; "" where none is known."""
+    if sys.platform != "darwin":
+        from . import torch_mps
+
+        return torch_mps.library_path()
     return os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.dylib")
 
 

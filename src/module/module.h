@@ -30,6 +30,10 @@ int c_api_add_capsule(PyObject *module);
  * imported when it first does.  Nothing on a Mac. */
 void softmetal_compiler_install(void);
 
+/* softmetal_torch.c: puts _softmetal_torch, a table for metal_dlpack/torch_mps/, into the module.
+ * 0, or -1 with an exception. */
+int softmetal_torch_add(PyObject *module);
+
 /* threads.c: reads METAL_DLPACK_NUM_THREADS, once a process.  -1: its RuntimeWarning was made
  * an exception. */
 int threads_read_variable(void);

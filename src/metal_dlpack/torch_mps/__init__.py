@@ -1,0 +1,57 @@
+"""PyTorch's mps device without a Mac: its operators are those of the CPU, its memory lies in MTLBuffers.
+
+The device itself is C++ against the headers of the torch that is installed, compiled when it is first asked for; the
+C core knows nothing of torch's.  torch_mps.h says what each part does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+import warnings
+
+from metal_dlpack import _core
+
+TYPE_CHECKING = False  # typing costs as much to import as the rest of the package
+if TYPE_CHECKING:
+    from typing import Any
+
+_lock = threading.Lock()
+_library: ctypes.PyDLL | None = None  # once it is installed, for the life of the process
+
+
+def switch_on(*, float64: bool = False) -> bool:
+    """See softmetal.torch_mps."""
+    global _library
+    import torch
+
+    if sys.platform == "darwin":
+        warnings.warn(
+            "softmetal.torch_mps() does nothing on a Mac: torch's mps device is Metal's.", RuntimeWarning, stacklevel=3
+        )
+        return False
+    with _lock:
+        if _library is None:
+            _library = _installed(torch)
+            _core._forget_types()
+    _library.torch_mps_allow_float64(float64)
+    return True
+
+
+def library_path() -> str:
+    """The library that has torch's queue; "" where mps is not switched on."""
+    return "" if _library is None else str(_library._name)
+
+
+def _installed(torch: Any) -> ctypes.PyDLL:
+    from .building import library
+    from .python_side import complete
+
+    if torch._C._has_mps:
+        raise RuntimeError(f"softmetal.torch_mps: torch {torch.__version__} has an mps device already.")
+    loaded = ctypes.PyDLL(str(library(torch)))
+    loaded.torch_mps_install.argtypes = [ctypes.py_object, ctypes.py_object]
+    loaded.torch_mps_install(torch._C, _core._softmetal_torch)
+    complete(torch)
+    return loaded

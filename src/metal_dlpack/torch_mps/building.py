@@ -1,0 +1,69 @@
+"""The library that is torch's mps device, compiled once for each torch and kept as kernels are."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+from pathlib import Path
+
+from metal_dlpack.msl import cache
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+HERE = Path(__file__).parent
+
+
+def library(torch: Any) -> Path:
+    """Return the path of the library for this torch; raise RuntimeError where no compiler makes it."""
+    sources = sorted([*HERE.glob("*.cpp"), *HERE.glob("*.h")])
+    key = ["torch_mps", torch.__version__, str(torch.version.git_version), sys.version, sysconfig.get_platform()]
+    return cache.made([*key, *(path.read_bytes() for path in sources)], ".so", lambda path: _compile(torch, path))
+
+
+def _compile(torch: Any, path: Path) -> None:
+    compiler = _compiler()
+    started = time.monotonic()
+    sys.stderr.write(f"metal_dlpack: compiling torch's mps device for torch {torch.__version__}, once\n")
+    root = Path(torch.__file__).parent
+    command = [
+        *compiler,
+        "-shared",
+        "-fPIC",
+        "-O1",
+        "-std=c++20",
+        "-fvisibility=hidden",
+        f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}",
+        f"-I{root / 'include'}",
+        f"-I{root / 'include/torch/csrc/api/include'}",
+        f"-I{sysconfig.get_paths()['include']}",
+        str(HERE / "all.cpp"),
+        f"-L{root / 'lib'}",
+        *("-lc10", "-ltorch_cpu", "-ltorch_python"),  # which torch has loaded, for itself alone
+        "-o",
+        str(path),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if done.returncode != 0:
+        raise RuntimeError(
+            f"softmetal.torch_mps: {compiler[0]} cannot compile torch's mps device for torch {torch.__version__}:\n"
+            f"{done.stderr[-2000:]}"
+        )
+    sys.stderr.write(f"metal_dlpack: done in {time.monotonic() - started:.0f} s\n")
+
+
+def _compiler() -> list[str]:
+    """$CXX, or the system's: the library needs the C++ library that torch itself is linked with."""
+    named = os.environ.get("CXX", "").split()
+    found = named or [path for name in ("c++", "g++", "clang++") if (path := shutil.which(name))][:1]
+    if not found:
+        raise RuntimeError(
+            "softmetal.torch_mps: torch's mps device is compiled on first use, and there is no C++ compiler. "
+            "Install one (`apt-get install g++` on Debian), or set CXX."
+        )
+    return found

@@ -1,0 +1,327 @@
+// device.cpp: see torch_mps.h.
+#include "torch_mps.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
+#include <ATen/detail/MPSHooksInterface.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+
+namespace torch_mps {
+
+const metal_for_torch *metal;
+const c10::Device the_device(c10::DeviceType::MPS, 0);
+
+// ---- random numbers: the CPU's, in a sequence of their own ----
+
+namespace {
+
+struct MetalGenerator final : c10::GeneratorImpl {
+    at::Generator cpu;
+
+    explicit MetalGenerator(at::Generator cpu)
+        : GeneratorImpl(the_device, c10::DispatchKeySet(c10::DispatchKey::MPS)),
+          cpu(std::move(cpu))
+    {
+    }
+    void set_current_seed(uint64_t seed) override
+    {
+        cpu.set_current_seed(seed);
+    }
+    void set_offset(uint64_t offset) override
+    {
+        cpu.set_offset(offset);
+    }
+    uint64_t get_offset() const override
+    {
+        return cpu.get_offset();
+    }
+    uint64_t current_seed() const override
+    {
+        return cpu.current_seed();
+    }
+    uint64_t seed() override
+    {
+        return cpu.seed();
+    }
+    void set_state(const c10::TensorImpl &state) override
+    {
+        cpu.unsafeGetGeneratorImpl()->set_state(state);
+    }
+    c10::intrusive_ptr<c10::TensorImpl> get_state() const override
+    {
+        return cpu.unsafeGetGeneratorImpl()->get_state();
+    }
+    MetalGenerator *clone_impl() const override
+    {
+        return new MetalGenerator(cpu.clone());
+    }
+};
+
+at::Generator
+new_generator()
+{
+    return at::make_generator<MetalGenerator>(at::detail::createCPUGenerator());
+}
+
+} // namespace
+
+at::Generator &
+default_generator()
+{
+    static at::Generator generator = new_generator();
+    return generator;
+}
+
+at::Generator
+cpu_generator(const at::Generator &generator)
+{
+    bool is_ours = generator.defined() && generator.device().type() == c10::DeviceType::MPS;
+    return is_ours ? static_cast<MetalGenerator *>(generator.unsafeGetGeneratorImpl())->cpu
+                   : generator;
+}
+
+// ---- the device ----
+
+namespace {
+
+const c10::Stream the_stream(c10::Stream::DEFAULT, the_device);
+
+struct Guard final : c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::MPS> {
+    c10::Device exchangeDevice(c10::Device) const override
+    {
+        return the_device;
+    }
+    c10::Device getDevice() const override
+    {
+        return the_device;
+    }
+    c10::Stream getStream(c10::Device) const noexcept override
+    {
+        return the_stream;
+    }
+    c10::Stream getDefaultStream(c10::Device) const override
+    {
+        return the_stream;
+    }
+    c10::Stream getNewStream(c10::Device, int) const override
+    {
+        return the_stream;
+    }
+    c10::Stream exchangeStream(c10::Stream) const noexcept override
+    {
+        return the_stream;
+    }
+    c10::DeviceCapability getDeviceCapability(c10::Device device) const override
+    {
+        return DeviceGuardImplInterface::getDeviceCapability(device);
+    }
+    bool queryStream(const c10::Stream &) const override
+    {
+        return false;
+    }
+    void synchronizeStream(const c10::Stream &) const override
+    {
+        queue_synchronize();
+    }
+    void synchronizeDevice(const c10::DeviceIndex) const override
+    {
+        queue_synchronize();
+    }
+    // `*event` holds one of queue.cpp's numbers.
+    void destroyEvent(void *event, const c10::DeviceIndex) const noexcept override
+    {
+        event_drop(uint32_t(reinterpret_cast<uintptr_t>(event)));
+    }
+    void record(void **event, const c10::Stream &, const c10::DeviceIndex,
+                const c10::EventFlag) const override
+    {
+        if (*event == nullptr) {
+            *event = reinterpret_cast<void *>(uintptr_t(event_acquire(true)));
+        }
+        event_record(uint32_t(reinterpret_cast<uintptr_t>(*event)));
+    }
+    void block(void *event, const c10::Stream &) const override
+    {
+        event_block(uint32_t(reinterpret_cast<uintptr_t>(event)));
+    }
+    bool queryEvent(void *event) const override
+    {
+        return event == nullptr || event_query(uint32_t(reinterpret_cast<uintptr_t>(event)));
+    }
+    void synchronizeEvent(void *event) const override
+    {
+        event_synchronize(uint32_t(reinterpret_cast<uintptr_t>(event)));
+    }
+    double elapsedTime(void *from, void *to, const c10::DeviceIndex) const override
+    {
+        return event_elapsed_ms(uint32_t(reinterpret_cast<uintptr_t>(from)),
+                                uint32_t(reinterpret_cast<uintptr_t>(to)));
+    }
+};
+
+struct Hooks final : at::MPSHooksInterface {
+    void init() const override
+    {
+    }
+    bool hasMPS() const override
+    {
+        return true;
+    }
+    bool isBuilt() const override
+    {
+        return true;
+    }
+    bool isAvailable() const override
+    {
+        return true;
+    }
+    bool isOnMacOSorNewer(unsigned, unsigned) const override
+    {
+        return true;
+    }
+    bool hasPrimaryContext(c10::DeviceIndex) const override
+    {
+        return true;
+    }
+    c10::DeviceIndex deviceCount() const override
+    {
+        return 1;
+    }
+    void setCurrentDevice(c10::DeviceIndex) const override
+    {
+    }
+    c10::DeviceIndex getCurrentDevice() const override
+    {
+        return 0;
+    }
+    c10::DeviceIndex exchangeDevice(c10::DeviceIndex) const override
+    {
+        return 0;
+    }
+    c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex) const override
+    {
+        return 0;
+    }
+    const at::Generator &getDefaultGenerator(c10::DeviceIndex) const override
+    {
+        return default_generator();
+    }
+    at::Generator getNewGenerator(c10::DeviceIndex) const override
+    {
+        return new_generator();
+    }
+    c10::Allocator *getMPSDeviceAllocator() const override
+    {
+        return &metal_memory();
+    }
+    c10::Allocator *getPinnedMemoryAllocator() const override
+    {
+        return c10::GetCPUAllocator();
+    }
+    void deviceSynchronize() const override
+    {
+        queue_synchronize();
+    }
+    void commitStream() const override
+    {
+        queue_commit();
+    }
+    void *getCommandBuffer() const override;
+    void *getDispatchQueue() const override;
+    void emptyCache() const override
+    {
+        metal->empty_pool();
+    }
+    size_t getCurrentAllocatedMemory() const override
+    {
+        return allocated_nbytes();
+    }
+    size_t getDriverAllocatedMemory() const override
+    {
+        return metal->device_allocated();
+    }
+    size_t getRecommendedMaxMemory() const override
+    {
+        return metal->device_recommended();
+    }
+    void setMemoryFraction(double ratio) const override
+    {
+        limit_memory(ratio == 0 ? 0 : uint64_t(ratio * double(metal->device_recommended())));
+    }
+    uint32_t acquireEvent(bool is_timed) const override
+    {
+        return event_acquire(is_timed);
+    }
+    void releaseEvent(uint32_t id) const override
+    {
+        event_drop(id);
+    }
+    void recordEvent(uint32_t id) const override
+    {
+        event_record(id);
+    }
+    void waitForEvent(uint32_t id) const override
+    {
+        event_block(id);
+    }
+    void synchronizeEvent(uint32_t id) const override
+    {
+        event_synchronize(id);
+    }
+    bool queryEvent(uint32_t id) const override
+    {
+        return event_query(id);
+    }
+    double elapsedTimeOfEvents(uint32_t from, uint32_t to) const override
+    {
+        return event_elapsed_ms(from, to);
+    }
+};
+
+} // namespace
+
+} // namespace torch_mps
+
+namespace torch::mps {
+void *get_command_buffer();
+void *get_dispatch_queue();
+} // namespace torch::mps
+
+namespace torch_mps {
+
+namespace {
+
+void *
+Hooks::getCommandBuffer() const
+{
+    return torch::mps::get_command_buffer();
+}
+
+void *
+Hooks::getDispatchQueue() const
+{
+    return torch::mps::get_dispatch_queue();
+}
+
+Hooks hooks;
+
+} // namespace
+
+} // namespace torch_mps
+
+namespace torch_mps {
+
+void
+install_device()
+{
+    static c10::impl::DeviceGuardImplRegistrar guard(c10::DeviceType::MPS, new Guard());
+    c10::SetAllocator(c10::DeviceType::MPS, &metal_memory());
+    replace_cpu_allocator();
+    // Torch asked for its hooks when it was imported, and keeps the object: it has no members, so the table of its
+    // functions is all that there is.
+    memcpy(const_cast<void *>(static_cast<const void *>(&at::detail::getMPSHooks())),
+           static_cast<const void *>(&hooks), sizeof(void *));
+}
+
+} // namespace torch_mps

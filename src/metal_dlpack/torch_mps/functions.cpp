@@ -1,0 +1,246 @@
+// functions.cpp: the functions of torch._C that torch's Python calls on a Mac, by their names there.
+//
+// Threads: with the GIL, which is released where a call may wait.
+// Source:  torch/mps, torch/backends/mps of 2.9 to 2.15, which call them.
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/Generator.h>
+
+#include <ATen/detail/MPSHooksInterface.h>
+
+#include "torch_mps.h"
+
+namespace torch_mps {
+
+namespace {
+
+const at::MPSHooksInterface &
+hooks_of_torch()
+{
+    return at::detail::getMPSHooks();
+}
+
+class WithoutGil {
+  public:
+    WithoutGil() : thread(PyEval_SaveThread())
+    {
+    }
+    ~WithoutGil()
+    {
+        PyEval_RestoreThread(thread);
+    }
+    WithoutGil(const WithoutGil &) = delete;
+
+  private:
+    PyThreadState *thread;
+};
+
+// The bodies of the functions: `work` runs without the GIL and returns what `make` gives to Python.
+template <typename Work>
+PyObject *
+answer(Work work)
+{
+    HANDLE_TH_ERRORS
+    using Result = decltype(work());
+    if constexpr (std::is_void_v<Result>) {
+        {
+            WithoutGil released;
+            work();
+        }
+        Py_RETURN_NONE;
+    }
+    else {
+        Result result;
+        {
+            WithoutGil released;
+            result = work();
+        }
+        if constexpr (std::is_same_v<Result, bool>) {
+            return PyBool_FromLong(result);
+        }
+        else if constexpr (std::is_floating_point_v<Result>) {
+            return PyFloat_FromDouble(result);
+        }
+        else {
+            return PyLong_FromUnsignedLongLong(result);
+        }
+    }
+    END_HANDLE_TH_ERRORS
+}
+
+PyObject *
+get_true(PyObject *, PyObject *)
+{
+    Py_RETURN_TRUE;
+}
+
+PyObject *
+is_in_bad_fork(PyObject *, PyObject *)
+{
+    return PyBool_FromLong(metal->is_forked());
+}
+
+PyObject *
+get_default_generator(PyObject *, PyObject *)
+{
+    HANDLE_TH_ERRORS
+    return THPGenerator_initDefaultGenerator(default_generator());
+    END_HANDLE_TH_ERRORS
+}
+
+PyObject *
+get_name(PyObject *, PyObject *)
+{
+    return PyUnicode_FromString("Apple (software Metal)");
+}
+
+PyObject *
+get_core_count(PyObject *, PyObject *)
+{
+    return PyLong_FromLong(1);
+}
+
+PyObject *
+synchronize(PyObject *, PyObject *)
+{
+    return answer([] { hooks_of_torch().deviceSynchronize(); });
+}
+
+PyObject *
+empty_cache(PyObject *, PyObject *)
+{
+    return answer([] { hooks_of_torch().emptyCache(); });
+}
+
+PyObject *
+set_memory_fraction(PyObject *, PyObject *fraction)
+{
+    double ratio = PyFloat_AsDouble(fraction);
+    if (PyErr_Occurred()) {
+        return nullptr;
+    }
+    return answer([ratio] { hooks_of_torch().setMemoryFraction(ratio); });
+}
+
+PyObject *
+current_allocated(PyObject *, PyObject *)
+{
+    return answer([] { return hooks_of_torch().getCurrentAllocatedMemory(); });
+}
+
+PyObject *
+driver_allocated(PyObject *, PyObject *)
+{
+    return answer([] { return hooks_of_torch().getDriverAllocatedMemory(); });
+}
+
+PyObject *
+recommended_max(PyObject *, PyObject *)
+{
+    return answer([] { return hooks_of_torch().getRecommendedMaxMemory(); });
+}
+
+PyObject *
+acquire_event(PyObject *, PyObject *timed)
+{
+    bool is_timed = PyObject_IsTrue(timed) == 1;
+    return answer([is_timed] { return hooks_of_torch().acquireEvent(is_timed); });
+}
+
+// What is done to one event, whose number Python keeps.
+template <typename Work>
+PyObject *
+with_event(PyObject *number, Work work)
+{
+    unsigned long id = PyLong_AsUnsignedLong(number);
+    if (PyErr_Occurred()) {
+        return nullptr;
+    }
+    return answer([id, work] { return work(uint32_t(id)); });
+}
+
+PyObject *
+release_event(PyObject *, PyObject *number)
+{
+    return with_event(number, [](uint32_t id) { hooks_of_torch().releaseEvent(id); });
+}
+
+PyObject *
+record_event(PyObject *, PyObject *number)
+{
+    return with_event(number, [](uint32_t id) { hooks_of_torch().recordEvent(id); });
+}
+
+PyObject *
+wait_for_event(PyObject *, PyObject *number)
+{
+    return with_event(number, [](uint32_t id) { hooks_of_torch().waitForEvent(id); });
+}
+
+PyObject *
+synchronize_event(PyObject *, PyObject *number)
+{
+    return with_event(number, [](uint32_t id) { hooks_of_torch().synchronizeEvent(id); });
+}
+
+PyObject *
+query_event(PyObject *, PyObject *number)
+{
+    return with_event(number, [](uint32_t id) { return hooks_of_torch().queryEvent(id); });
+}
+
+PyObject *
+elapsed_time(PyObject *, PyObject *arguments)
+{
+    unsigned int from, to;
+    if (!PyArg_ParseTuple(arguments, "II", &from, &to)) {
+        return nullptr;
+    }
+    return answer([from, to] { return hooks_of_torch().elapsedTimeOfEvents(from, to); });
+}
+
+PyMethodDef functions[] = {
+    {"_mps_is_available", get_true, METH_NOARGS, nullptr},
+    {"_mps_is_on_macos_or_newer", get_true, METH_VARARGS, nullptr},
+    {"_mps_is_in_bad_fork", is_in_bad_fork, METH_NOARGS, nullptr},
+    {"_mps_get_default_generator", get_default_generator, METH_NOARGS, nullptr},
+    {"_mps_get_name", get_name, METH_NOARGS, nullptr},
+    {"_mps_get_core_count", get_core_count, METH_NOARGS, nullptr},
+    {"_mps_deviceSynchronize", synchronize, METH_NOARGS, nullptr},
+    {"_mps_emptyCache", empty_cache, METH_NOARGS, nullptr},
+    {"_mps_setMemoryFraction", set_memory_fraction, METH_O, nullptr},
+    {"_mps_currentAllocatedMemory", current_allocated, METH_NOARGS, nullptr},
+    {"_mps_driverAllocatedMemory", driver_allocated, METH_NOARGS, nullptr},
+    {"_mps_recommendedMaxMemory", recommended_max, METH_NOARGS, nullptr},
+    {"_mps_acquireEvent", acquire_event, METH_O, nullptr},
+    {"_mps_releaseEvent", release_event, METH_O, nullptr},
+    {"_mps_recordEvent", record_event, METH_O, nullptr},
+    {"_mps_waitForEvent", wait_for_event, METH_O, nullptr},
+    {"_mps_synchronizeEvent", synchronize_event, METH_O, nullptr},
+    {"_mps_queryEvent", query_event, METH_O, nullptr},
+    {"_mps_elapsedTimeOfEvents", elapsed_time, METH_VARARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+} // namespace
+
+} // namespace torch_mps
+
+// Once a process: torch's mps device is this one from now on.  `module` is torch._C, which gets the functions above;
+// 0, or -1 with an exception.
+TORCH_MPS_EXPORT int
+torch_mps_install(PyObject *module, PyObject *capsule)
+{
+    auto *table = PyCapsule_GetPointer(capsule, METAL_FOR_TORCH_CAPSULE);
+    if (table == nullptr) {
+        return -1;
+    }
+    torch_mps::metal = static_cast<const metal_for_torch *>(table);
+    torch_mps::install_device();
+    return PyModule_AddFunctions(module, torch_mps::functions);
+}
+
+TORCH_MPS_EXPORT void
+torch_mps_allow_float64(int is_allowed)
+{
+    torch_mps::allows_float64 = is_allowed != 0;
+}

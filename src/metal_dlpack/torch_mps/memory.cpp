@@ -1,0 +1,164 @@
+// memory.cpp: see torch_mps.h.
+//
+// Owns: the length of each piece of memory that torch has, by its address.
+#include "torch_mps.h"
+
+#include <c10/core/CPUAllocator.h>
+
+#include <atomic>
+#include <mutex>
+#include <unordered_map>
+
+namespace torch_mps {
+
+namespace {
+
+std::mutex lock;
+std::unordered_map<void *, size_t> lengths; // behind the lock
+std::atomic<size_t> allocated;
+std::atomic<uint64_t> most; // 0: no limit
+
+thread_local bool gives_buffers;
+
+[[noreturn]] void
+refuse(size_t nbytes)
+{
+    auto mib = [](double n) { return n / (1 << 20); };
+    TORCH_CHECK_WITH(OutOfMemoryError, false, "MPS backend out of memory (MPS allocated: ",
+                     mib(double(allocated.load())), " MiB, max allowed: ",
+                     mib(double(most ? most.load() : metal->device_recommended())),
+                     " MiB). Tried to allocate ", mib(double(nbytes)), " MiB.");
+    std::abort(); // TORCH_CHECK has thrown
+}
+
+void *
+memory_new(size_t nbytes)
+{
+    uint64_t limit = most.load();
+    void *address =
+        limit != 0 && allocated.load() + nbytes > limit ? nullptr : metal->memory_new(nbytes);
+    if (address == nullptr) {
+        refuse(nbytes);
+    }
+    std::lock_guard<std::mutex> guard(lock);
+    lengths[address] = nbytes;
+    allocated += nbytes;
+    return address;
+}
+
+c10::DeleterFnPtr usual_deleter;
+
+void
+memory_free(void *address)
+{
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        auto found = lengths.find(address);
+        if (found == lengths.end()) {
+            address != nullptr &&usual_deleter != nullptr ? usual_deleter(address) : void();
+            return;
+        }
+        allocated -= found->second;
+        lengths.erase(found);
+    }
+    metal->memory_free(address);
+}
+
+struct MetalMemory final : c10::Allocator {
+    c10::DataPtr allocate(size_t nbytes) override
+    {
+        if (nbytes == 0) {
+            return {nullptr, the_device};
+        }
+        void *address = memory_new(nbytes);
+        return {metal->memory_handle(address, nbytes), address, memory_free, the_device};
+    }
+
+    void copy_data(void *to, const void *from, size_t nbytes) const override
+    {
+        queue_synchronize();
+        memcpy(metal->buffer_contents(to), metal->buffer_contents(const_cast<void *>(from)),
+               nbytes);
+    }
+};
+
+struct ComputedMemory final : c10::Allocator {
+    c10::Allocator *usual = nullptr;
+
+    c10::DataPtr allocate(size_t nbytes) override
+    {
+        if (!gives_buffers || nbytes == 0) {
+            return usual->allocate(nbytes);
+        }
+        void *address = memory_new(nbytes);
+        return {address, address, memory_free, c10::Device(c10::DeviceType::CPU)};
+    }
+
+    // Of raw_allocate, which cannot say whose the memory is.
+    c10::DeleterFnPtr raw_deleter() const override
+    {
+        return memory_free;
+    }
+
+    void copy_data(void *to, const void *from, size_t nbytes) const override
+    {
+        default_copy_data(to, from, nbytes);
+    }
+};
+
+ComputedMemory computed_memory;
+
+} // namespace
+
+c10::Allocator &
+metal_memory()
+{
+    static MetalMemory memory;
+    return memory;
+}
+
+void
+replace_cpu_allocator()
+{
+    computed_memory.usual = c10::GetCPUAllocator();
+    usual_deleter = computed_memory.usual->raw_deleter();
+    c10::SetCPUAllocator(&computed_memory);
+}
+
+Computing::Computing(bool is_direct) : before(std::exchange(gives_buffers, is_direct))
+{
+}
+
+Computing::~Computing()
+{
+    gives_buffers = before;
+}
+
+c10::DataPtr
+take_memory(const c10::Storage &cpu)
+{
+    void *address = const_cast<void *>(cpu.data());
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        if (lengths.find(address) == lengths.end()) {
+            return {nullptr, the_device};
+        }
+    }
+    void *handle = metal->memory_handle(address, cpu.nbytes());
+    return {handle, new c10::Storage(cpu),
+            [](void *kept) { delete static_cast<c10::Storage *>(kept); }, the_device};
+}
+
+size_t
+allocated_nbytes()
+{
+    return allocated.load();
+}
+
+void
+limit_memory(uint64_t nbytes)
+{
+    most.store(nbytes);
+}
+
+} // namespace torch_mps

@@ -1,0 +1,70 @@
+/* metal.h: what torch's mps device asks of the core: memory, a queue, work on it.
+ *
+ * Owns:    nothing: a table, static for the process.
+ * Calls:   the core's functions behind it; nothing of torch's is known there.
+ * Threads: every function from any thread, with or without the GIL.
+ * Names:   `new` returns +1, `retain` adds 1, `release` drops 1.
+ */
+#ifndef MD_TORCH_MPS_METAL_H
+#define MD_TORCH_MPS_METAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define METAL_FOR_TORCH_CAPSULE "metal_dlpack._core._softmetal_torch"
+
+/* Bytes of an MTLBuffer. */
+typedef struct metal_range {
+    void *handle;
+    size_t offset, nbytes;
+} metal_range;
+
+/* Called on the queue's thread when the GPU would write: the bytes reach `address`. */
+typedef void metal_arrive(void *context, void *address);
+typedef void metal_completed(void *context);
+
+typedef struct metal_for_torch {
+    /* ---- memory: shared, of the pool, at a page's beginning ---- */
+
+    /* The address; NULL: there is no room. */
+    void *(*memory_new)(size_t nbytes);
+    /* False: it is no address of memory_new. */
+    bool (*memory_free)(void *address);
+    /* The MTLBuffer that has this address, borrowed as long as the memory lives; NULL: none of ours. */
+    void *(*memory_handle)(void *address, size_t nbytes);
+    void *(*buffer_contents)(void *handle); /* NULL: private storage */
+    size_t (*buffer_nbytes)(void *handle);
+
+    /* ---- a queue, whose command buffers one thread at a time encodes ---- */
+
+    void *(*queue_new)(void);           /* NULL: Metal gives none */
+    void *(*commands_new)(void *queue); /* NULL: Metal gives none */
+    /* The operator's use of memory: at most 28 ranges are read, one (or NULL) is written.  `arrive` (or NULL: the
+     * bytes are there) is called when the GPU comes to it.  False: nothing is encoded. */
+    bool (*encode_use)(void *commands, const metal_range *written, metal_arrive *arrive,
+                       void *context, const metal_range *read, int read_count);
+    /* Takes over `commands`.  `completed` is called on a thread of Metal's, also where the work failed. */
+    void (*commands_commit)(void *commands, metal_completed *completed, void *context);
+
+    /* ---- events ---- */
+
+    void *(*event_new)(void);
+    void (*event_release)(void *event);
+    /* Behind all that is encoded; the event has the value even if the work fails. */
+    void (*encode_signal)(void *commands, void *event, uint64_t value);
+    void (*encode_wait)(void *commands, void *event, uint64_t value);
+    uint64_t (*event_value)(void *event);
+    void (*event_wait)(void *event, uint64_t value);
+
+    /* ---- the software Metal's settings and figures ---- */
+
+    bool (*is_watching)(void); /* races are looked for */
+    bool (*is_forked)(void);
+    uint64_t (*latency_us)(void); /* SOFTMETAL_LATENCY_US */
+    uint64_t (*device_allocated)(void);
+    uint64_t (*device_recommended)(void);
+    void (*empty_pool)(void);
+} metal_for_torch;
+
+#endif /* MD_TORCH_MPS_METAL_H */

@@ -1,0 +1,542 @@
+// operators.cpp: see torch_mps.h.
+//
+// An operator gets, for each tensor on mps, one on the CPU over the same bytes, and runs as torch's own for the CPU.
+// What comes back over one of those bytes is a view of the tensor on mps; anything else is new, and lies in an
+// MTLBuffer already, since the CPU's allocator gives such memory meanwhile.
+#include "torch_mps.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/List.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/library.h>
+
+namespace torch_mps {
+
+bool allows_float64;
+
+namespace {
+
+using at::Tensor;
+using c10::StorageImpl;
+using torch::jit::Stack;
+using StoragePtr = c10::intrusive_ptr<StorageImpl>;
+
+const c10::DispatchKeySet mps_keys(c10::DispatchKey::MPS);
+const c10::DispatchKeySet cpu_keys(c10::DispatchKey::CPU);
+
+void
+check_dtype(c10::ScalarType dtype)
+{
+    TORCH_CHECK_TYPE(dtype != c10::kDouble || allows_float64,
+                     "Cannot convert a MPS Tensor to float64 dtype as the MPS framework "
+                     "doesn't support float64. "
+                     "Please use float32 instead.");
+    TORCH_CHECK_TYPE(dtype != c10::kComplexDouble || allows_float64,
+                     "Trying to convert ComplexDouble to the MPS backend but it does not have "
+                     "support for that dtype.");
+}
+
+// ---- the call of one operator ----
+
+// A storage on mps and its bytes as the CPU's.
+struct Side {
+    StorageImpl *ours; // borrowed from an argument, or kept
+    StoragePtr cpu;
+    void *address; // as it was when the operator began
+    size_t nbytes;
+    ShadowRef shadow;
+    bool is_written;
+};
+
+struct Pair {
+    Tensor ours, cpu;
+    bool is_written;
+};
+
+class Call {
+  public:
+    Call(const c10::OperatorHandle &op, Stack *stack)
+        : op(op), stack(stack), begin(stack->size() - op.schema().arguments().size())
+    {
+    }
+
+    void run();
+
+  private:
+    void to_cpu(size_t position);
+    Tensor tensor_to_cpu(const Tensor &tensor, bool is_written);
+    StoragePtr storage_to_cpu(StorageImpl *ours, bool is_written);
+    void settle();
+    void settle_storages();
+    void tell();
+    c10::IValue value_back(const c10::IValue &value);
+    Tensor tensor_back(const Tensor &tensor);
+    c10::Storage storage_back(const c10::Storage &cpu);
+    c10::DataPtr memory_back(const c10::Storage &cpu, ShadowRef *shadow);
+    bool must_wait() const;
+
+    const c10::OperatorHandle &op;
+    Stack *stack;
+    size_t begin;
+    bool is_late = false;
+    c10::SmallVector<Side, 6> sides;
+    c10::SmallVector<Pair, 6> pairs;
+    c10::SmallVector<c10::TensorImpl *, 4> theirs; // arguments on the CPU
+    c10::SmallVector<StoragePtr, 2> kept;
+};
+
+bool
+is_mps(const Tensor &tensor)
+{
+    return tensor.defined() && tensor.device().type() == c10::DeviceType::MPS;
+}
+
+// Torch's schemas do not say of these that they are written.
+bool
+is_running_figure(const std::string &name)
+{
+    return name == "running_mean" || name == "running_var";
+}
+
+bool
+is_written(const c10::Argument &argument)
+{
+    const c10::AliasInfo *alias = argument.alias_info();
+    return (alias != nullptr && alias->isWrite()) || is_running_figure(argument.name());
+}
+
+// Whether the CPU knows something when it returns: a number, or bytes of its own.
+bool
+Call::must_wait() const
+{
+    for (const auto &returned : op.schema().returns()) {
+        auto kind = returned.type()->kind();
+        if (kind != c10::TypeKind::TensorType && kind != c10::TypeKind::ListType) {
+            return true;
+        }
+    }
+    const auto &arguments = op.schema().arguments();
+    for (size_t i = 0; i < arguments.size(); i++) {
+        const c10::IValue &value = (*stack)[begin + i];
+        if (is_written(arguments[i]) && value.isTensor() && value.toTensor().defined() &&
+            !is_mps(value.toTensor())) {
+            return true;
+        }
+    }
+    return false;
+}
+
+StoragePtr
+Call::storage_to_cpu(StorageImpl *ours, bool is_written)
+{
+    for (Side &side : sides) {
+        if (side.ours == ours) {
+            return side.cpu;
+        }
+    }
+    void *handle = ours->mutable_data();
+    size_t nbytes = ours->nbytes();
+    ShadowRef shadow;
+    char *address = nullptr;
+    if (handle != nullptr && nbytes != 0) {
+        address =
+            is_written && is_late ? queue_write(handle, &shadow) : queue_read(handle, &shadow);
+        TORCH_CHECK(address != nullptr,
+                    "The tensor lies in private storage, which the CPU cannot reach.");
+    }
+    auto cpu = c10::make_intrusive<StorageImpl>(StorageImpl::use_byte_size_t(), nbytes,
+                                                c10::DataPtr(address,
+                                                             c10::Device(c10::DeviceType::CPU)),
+                                                c10::GetAllocator(c10::DeviceType::CPU), true);
+    sides.push_back({ours, cpu, address, nbytes, shadow, is_written});
+    return cpu;
+}
+
+void
+copy_facts(const Tensor &from, const Tensor &to)
+{
+    auto *impl = to.unsafeGetTensorImpl();
+    impl->set_sizes_and_strides(from.sizes(), from.strides(), from.storage_offset());
+    if (from.is_conj()) {
+        impl->_set_conj(true);
+    }
+    if (from.is_neg()) {
+        impl->_set_neg(true);
+    }
+    if (from.unsafeGetTensorImpl()->is_wrapped_number()) {
+        impl->set_wrapped_number(true);
+    }
+}
+
+Tensor
+Call::tensor_to_cpu(const Tensor &tensor, bool is_written)
+{
+    if (!is_mps(tensor)) {
+        if (tensor.defined()) {
+            theirs.push_back(tensor.unsafeGetTensorImpl());
+        }
+        return tensor;
+    }
+    StoragePtr storage = storage_to_cpu(tensor.storage().unsafeGetStorageImpl(), is_written);
+    Tensor cpu = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage), cpu_keys,
+                                                          tensor.dtype());
+    copy_facts(tensor, cpu);
+    pairs.push_back({tensor, cpu, is_written});
+    return cpu;
+}
+
+void
+Call::to_cpu(size_t position)
+{
+    const c10::Argument &argument = op.schema().arguments()[position];
+    c10::IValue &value = (*stack)[begin + position];
+    bool writes = is_written(argument);
+    if (value.isTensor()) {
+        value = tensor_to_cpu(value.toTensor(), writes);
+    }
+    else if (value.isTensorList()) {
+        c10::List<Tensor> list;
+        for (const Tensor &tensor : value.toTensorVector()) {
+            list.push_back(tensor_to_cpu(tensor, writes));
+        }
+        value = list;
+    }
+    else if (value.isOptionalTensorList()) {
+        c10::List<std::optional<Tensor>> list;
+        for (const std::optional<Tensor> &tensor : value.toOptionalTensorVector()) {
+            list.push_back(tensor ? std::optional<Tensor>(tensor_to_cpu(*tensor, writes))
+                                  : std::nullopt);
+        }
+        value = list;
+    }
+    else if (value.isDevice()) {
+        if (value.toDevice().type() == c10::DeviceType::MPS) {
+            value = c10::Device(c10::DeviceType::CPU);
+        }
+    }
+    else if (value.isStorage()) {
+        c10::Storage storage = value.toStorage();
+        if (storage.device().type() == c10::DeviceType::MPS) {
+            value = c10::Storage(storage_to_cpu(storage.unsafeGetStorageImpl(), writes));
+        }
+    }
+    else if (value.isGenerator()) {
+        value = cpu_generator(value.toGenerator());
+    }
+    else if (value.isNone() && argument.type()->kind() == c10::TypeKind::OptionalType) {
+        const auto &inner = argument.type()->castRaw<c10::OptionalType>()->getElementType();
+        if (inner->kind() == c10::TypeKind::GeneratorType) {
+            value = cpu_generator(default_generator());
+        }
+    }
+}
+
+// ---- what comes back ----
+
+c10::DataPtr
+Call::memory_back(const c10::Storage &cpu, ShadowRef *shadow)
+{
+    if (cpu.nbytes() == 0) {
+        return {nullptr, the_device};
+    }
+    if (!is_late) {
+        c10::DataPtr taken = take_memory(cpu);
+        if (taken.get() != nullptr) {
+            return taken;
+        }
+    }
+    c10::DataPtr copy = metal_memory().allocate(cpu.nbytes());
+    if (is_late) {
+        *shadow = queue_adopt(copy.get(), cpu);
+    }
+    else { // of an allocator of its own: it does not lie in a buffer
+        memcpy(metal->buffer_contents(copy.get()), cpu.data(), cpu.nbytes());
+    }
+    return copy;
+}
+
+c10::Storage
+Call::storage_back(const c10::Storage &cpu)
+{
+    for (Side &side : sides) {
+        if (side.cpu.get() == cpu.unsafeGetStorageImpl()) {
+            return c10::Storage(StoragePtr::reclaim_copy(side.ours));
+        }
+    }
+    ShadowRef shadow;
+    c10::DataPtr memory = memory_back(cpu, &shadow);
+    auto ours = c10::make_intrusive<StorageImpl>(StorageImpl::use_byte_size_t(), cpu.nbytes(),
+                                                 std::move(memory), &metal_memory(), true);
+    kept.push_back(ours);
+    sides.push_back({ours.get(), StoragePtr::reclaim_copy(cpu.unsafeGetStorageImpl()),
+                     const_cast<void *>(cpu.data()), cpu.nbytes(), shadow, true});
+    return c10::Storage(ours);
+}
+
+Tensor
+Call::tensor_back(const Tensor &tensor)
+{
+    if (!tensor.defined() || tensor.device().type() != c10::DeviceType::CPU) {
+        return tensor;
+    }
+    auto *impl = tensor.unsafeGetTensorImpl();
+    for (const Pair &pair : pairs) {
+        if (pair.cpu.unsafeGetTensorImpl() == impl) {
+            return pair.ours;
+        }
+    }
+    if (std::find(theirs.begin(), theirs.end(), impl) != theirs.end() ||
+        tensor.layout() != c10::kStrided) {
+        return tensor;
+    }
+    check_dtype(tensor.scalar_type());
+    const Pair *base = nullptr;
+    for (const Pair &pair : pairs) {
+        if (pair.cpu.storage().unsafeGetStorageImpl() ==
+            tensor.storage().unsafeGetStorageImpl()) {
+            base = &pair;
+            break;
+        }
+    }
+    c10::Storage storage = storage_back(tensor.storage());
+    Tensor ours;
+    if (base == nullptr) {
+        ours = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), mps_keys,
+                                                        tensor.dtype());
+        pairs.push_back({ours, tensor, true});
+    }
+    else {
+        // A view is for autograd what its base is.
+        auto keys = base->ours.key_set()
+                        .remove(c10::DispatchKey::Conjugate)
+                        .remove(c10::DispatchKey::Negative);
+        ours =
+            at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, std::move(storage),
+                                                     keys, tensor.dtype());
+    }
+    copy_facts(tensor, ours);
+    return ours;
+}
+
+c10::IValue
+Call::value_back(const c10::IValue &value)
+{
+    if (value.isTensor()) {
+        return tensor_back(value.toTensor());
+    }
+    if (value.isTensorList()) {
+        c10::List<Tensor> list;
+        for (const Tensor &tensor : value.toTensorVector()) {
+            list.push_back(tensor_back(tensor));
+        }
+        return list;
+    }
+    return value;
+}
+
+// A storage that the operator made longer has memory of its own now.
+void
+Call::settle_storages()
+{
+    for (size_t i = 0, count = sides.size(); i < count; i++) {
+        Side &side = sides[i];
+        if (side.cpu->nbytes() != side.nbytes || side.cpu->data() != side.address) {
+            ShadowRef shadow;
+            side.ours->set_data_ptr_noswap(memory_back(c10::Storage(side.cpu), &shadow));
+            side.ours->set_nbytes(side.cpu->nbytes());
+            if (side.shadow && side.is_written && is_late) {
+                queue_let_go(side.shadow);
+            }
+            side.shadow = shadow;
+            side.is_written = true;
+        }
+    }
+}
+
+// What the operator changed of its arguments: by out=, resize_, set_, transpose_ and the like.
+void
+Call::settle()
+{
+    settle_storages();
+    for (size_t i = 0, count = pairs.size(); i < count; i++) {
+        Tensor ours = pairs[i].ours, cpu = pairs[i].cpu;
+        auto *impl = ours.unsafeGetTensorImpl();
+        c10::Storage storage = storage_back(cpu.storage());
+        if (storage.unsafeGetStorageImpl() != ours.storage().unsafeGetStorageImpl()) {
+            impl->set_storage_keep_dtype(std::move(storage));
+        }
+        if (ours.sizes() != cpu.sizes() || ours.strides() != cpu.strides() ||
+            ours.storage_offset() != cpu.storage_offset()) {
+            impl->set_sizes_and_strides(cpu.sizes(), cpu.strides(), cpu.storage_offset());
+        }
+    }
+}
+
+metal_range
+range_of(const Tensor &tensor)
+{
+    size_t itemsize = tensor.itemsize(), last = 0;
+    for (int64_t axis = 0; axis < tensor.dim(); axis++) {
+        last += size_t(tensor.size(axis) - 1) * size_t(tensor.stride(axis));
+    }
+    return {const_cast<void *>(tensor.storage().data()),
+            size_t(tensor.storage_offset()) * itemsize, (last + 1) * itemsize};
+}
+
+// To the queue: which bytes are read, which are written.
+void
+Call::tell()
+{
+    std::vector<Use> written;
+    std::vector<metal_range> read;
+    for (const Pair &pair : pairs) {
+        const Tensor &tensor = pair.ours;
+        if (tensor.numel() == 0 || tensor.storage().data() == nullptr) {
+            continue;
+        }
+        if (!pair.is_written) {
+            read.push_back(range_of(tensor));
+            continue;
+        }
+        Use use{range_of(tensor), nullptr, tensor.itemsize(), tensor.sizes().vec(),
+                tensor.strides().vec()};
+        for (int64_t &stride : use.strides) {
+            stride *= int64_t(use.itemsize);
+        }
+        for (const Side &side : sides) {
+            if (side.ours == tensor.storage().unsafeGetStorageImpl() && side.is_written) {
+                use.shadow = side.shadow;
+            }
+        }
+        written.push_back(std::move(use));
+    }
+    if (!written.empty() || !read.empty()) {
+        queue_use(written, read);
+    }
+}
+
+void
+Call::run()
+{
+    is_late = queue_begin();
+    if (must_wait()) {
+        queue_synchronize();
+    }
+    // What is written comes first: a storage that is also read has one memory.
+    const auto &arguments = op.schema().arguments();
+    if (is_late) {
+        for (size_t i = 0; i < arguments.size(); i++) {
+            const c10::IValue &value = (*stack)[begin + i];
+            if (is_written(arguments[i]) && value.isTensor() && is_mps(value.toTensor())) {
+                (void)storage_to_cpu(value.toTensor().storage().unsafeGetStorageImpl(), true);
+            }
+            else if (is_written(arguments[i]) && value.isTensorList()) {
+                for (const Tensor &tensor : value.toTensorVector()) {
+                    if (is_mps(tensor)) {
+                        (void)storage_to_cpu(tensor.storage().unsafeGetStorageImpl(), true);
+                    }
+                }
+            }
+        }
+    }
+    for (size_t i = 0; i < arguments.size(); i++) {
+        to_cpu(i);
+    }
+    {
+        Computing computing(!is_late);
+        op.redispatchBoxed(cpu_keys, stack);
+    }
+    settle();
+    for (size_t i = stack->size() - op.schema().returns().size(); i < stack->size(); i++) {
+        (*stack)[i] = value_back((*stack)[i]);
+    }
+    if (queue_is_recording()) {
+        tell();
+    }
+    for (const Side &side : sides) {
+        if (side.shadow && side.is_written && is_late) {
+            queue_let_go(side.shadow);
+        }
+    }
+}
+
+void
+compute(const c10::OperatorHandle &op, Stack *stack)
+{
+    Call(op, stack).run();
+}
+
+// ---- operators with a kernel of their own ----
+
+Tensor
+empty(c10::IntArrayRef size, std::optional<c10::ScalarType> dtype, std::optional<c10::Layout>,
+      std::optional<c10::Device>, std::optional<bool>, std::optional<c10::MemoryFormat> format)
+{
+    check_dtype(c10::dtype_or_default(dtype));
+    return at::detail::empty_generic(size, &metal_memory(), mps_keys,
+                                     c10::dtype_or_default(dtype), format);
+}
+
+Tensor
+empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride,
+              std::optional<c10::ScalarType> dtype, std::optional<c10::Layout>,
+              std::optional<c10::Device>, std::optional<bool>)
+{
+    check_dtype(c10::dtype_or_default(dtype));
+    return at::detail::empty_strided_generic(size, stride, &metal_memory(), mps_keys,
+                                             c10::dtype_or_default(dtype));
+}
+
+const c10::OperatorHandle &
+named(const char *name)
+{
+    static std::unordered_map<std::string, c10::OperatorHandle> found;
+    static std::mutex lock;
+    std::lock_guard<std::mutex> guard(lock);
+    auto place = found.find(name);
+    if (place == found.end()) {
+        place =
+            found.emplace(name, c10::Dispatcher::singleton().findSchemaOrThrow(name, "")).first;
+    }
+    return place->second;
+}
+
+// For a device that is not its own, torch asks for these in place of a convolution.
+void
+convolution(const c10::OperatorHandle &, Stack *stack)
+{
+    compute(named("aten::convolution"), stack);
+}
+
+// convolution_backward has one argument more, after the weight: the shape of the bias.
+void
+convolution_backward(const c10::OperatorHandle &, Stack *stack)
+{
+    size_t weight_at = stack->size() - 8;
+    const Tensor weight = (*stack)[weight_at].toTensor();
+    bool is_transposed = (*stack)[weight_at + 4].toBool();
+    int64_t groups = (*stack)[weight_at + 6].toInt();
+    std::vector<int64_t> bias{is_transposed ? weight.size(1) * groups : weight.size(0)};
+    stack->insert(stack->begin() + int64_t(weight_at) + 1, c10::IValue(bias));
+    compute(named("aten::convolution_backward"), stack);
+}
+
+} // namespace
+
+} // namespace torch_mps
+
+TORCH_LIBRARY_IMPL(_, MPS, library)
+{
+    library.fallback(torch::CppFunction::makeFromBoxedFunction<&torch_mps::compute>());
+}
+
+TORCH_LIBRARY_IMPL(aten, MPS, library)
+{
+    library.impl("empty.memory_format", torch_mps::empty);
+    library.impl("empty_strided", torch_mps::empty_strided);
+    library.impl("copy_", torch::CppFunction::makeFromBoxedFunction<&torch_mps::compute>());
+    library.impl("convolution_overrideable",
+                 torch::CppFunction::makeFromBoxedFunction<&torch_mps::convolution>());
+    library.impl("convolution_backward_overrideable",
+                 torch::CppFunction::makeFromBoxedFunction<&torch_mps::convolution_backward>());
+}

@@ -1,0 +1,52 @@
+"""What torch's Python lacks for mps where torch was built without it; functions.cpp has the functions of torch._C."""
+
+from __future__ import annotations
+
+import warnings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def complete(torch: Any) -> None:
+    """Once a process."""
+    torch._C._has_mps = True
+    for answer in (torch.backends.mps.is_available, torch.backends.mps.is_macos_or_newer):
+        getattr(answer, "cache_clear", lambda: None)()  # what torch was asked before, it remembers
+    _make_storages(torch)
+    _run_compiled_graphs_eagerly(torch)
+
+
+def _make_storages(torch: Any) -> None:
+    """torch.UntypedStorage(..., device="mps"), which torch.load and pickle use."""
+    kind = torch.UntypedStorage
+    usual = kind.__new__
+
+    def new(cls: type, *args: Any, device: Any = None, **keywords: Any) -> Any:
+        if device is None or torch.device(device).type != "mps":
+            return usual(cls, *args, **keywords) if device is None else usual(cls, *args, device=device, **keywords)
+        content = args[0] if args else keywords.get("size", 0)
+        if isinstance(content, int):
+            return torch.empty(content, dtype=torch.uint8, device="mps").untyped_storage()
+        return torch.tensor(list(content), dtype=torch.uint8).to("mps").untyped_storage()
+
+    kind.__new__ = new
+
+
+def _run_compiled_graphs_eagerly(torch: Any) -> None:
+    """torch.compile writes Metal kernels for mps: here a graph with tensors on mps runs as it is, and says so once."""
+    wrapper = torch._TorchCompileInductorWrapper
+    usual = wrapper.__call__
+
+    def call(self: Any, graph: Any, inputs: Any) -> Any:
+        if not any(isinstance(x, torch.Tensor) and x.device.type == "mps" for x in inputs):
+            return usual(self, graph, inputs)
+        warnings.warn(
+            "torch.compile: on the software Metal's mps device a graph runs eagerly; nothing is compiled for it.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return graph.forward
+
+    wrapper.__call__ = call

@@ -1,0 +1,108 @@
+// torch_mps.h: the parts of torch's mps device over the software Metal.
+//
+//     operators.cpp   each operator is torch's own for the CPU, over the bytes of MTLBuffers
+//     memory.cpp      tensors' memory: the core's pool
+//     queue.cpp       the work on torch's queue: what it uses, when its bytes arrive
+//     device.cpp      what torch asks of a device: guard, hooks, random numbers
+//     functions.cpp   the functions of torch._C that a build for a Mac has
+//
+// Threads: any, with or without the GIL, as torch calls its operators.
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/Device.h>
+#include <c10/core/Storage.h>
+
+#include <memory>
+#include <vector>
+
+#include "metal.h"
+
+#define TORCH_MPS_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace torch_mps {
+
+extern const metal_for_torch *metal; // set once, before anything else
+extern const c10::Device the_device; // mps:0
+extern bool allows_float64;
+
+// ---- memory.cpp ----
+
+// Of tensors on mps: `data` of a DataPtr is the MTLBuffer.
+c10::Allocator &metal_memory();
+// What the CPU's allocator is from now on: inside `Computing` it gives memory of MTLBuffers, so that results lie
+// where they are wanted.
+void replace_cpu_allocator();
+
+class Computing {
+  public:
+    explicit Computing(bool is_direct);
+    ~Computing();
+    Computing(const Computing &) = delete;
+
+  private:
+    bool before;
+};
+
+// A DataPtr on mps over the memory of a storage of the CPU's, which it keeps: no copy.  Empty: the memory lies in no
+// MTLBuffer of ours from its first byte on.
+c10::DataPtr take_memory(const c10::Storage &cpu);
+
+size_t allocated_nbytes();
+void limit_memory(uint64_t nbytes); // 0: no limit
+
+// ---- queue.cpp ----
+
+// Memory in which operators compute while the bytes of a buffer are still to arrive.
+struct Shadow {
+    char *bytes;
+    size_t nbytes;
+    std::unique_ptr<char[]> owned;
+    c10::Storage kept; // or the memory is a storage's
+    int arrivals;      // under way, or of an operator that computes; behind the lock of shadows
+    uint64_t
+        epoch; // in which it may be written: until something else is encoded or all is committed
+};
+using ShadowRef = std::shared_ptr<Shadow>;
+
+// Part of an MTLBuffer that an operator uses: the items of a tensor, or all bytes.
+struct Use {
+    metal_range range;
+    ShadowRef
+        shadow; // of what is written: where the bytes are until they arrive; null: in the buffer
+    size_t itemsize;
+    std::vector<int64_t> sizes, strides; // in bytes
+};
+
+// Before an operator: what others have encoded on the queue is done.  True: its bytes arrive later.
+bool queue_begin();
+// Where the bytes of a buffer are for an operator that begins.
+char *queue_read(void *handle, ShadowRef *keep);
+char *queue_write(void *handle, ShadowRef *keep);
+// A new buffer's bytes are in the storage's memory, until they have arrived.
+ShadowRef queue_adopt(void *handle, const c10::Storage &cpu);
+void queue_let_go(
+    const ShadowRef &shadow); // of queue_write and queue_adopt, once its uses are encoded
+
+bool queue_is_recording(); // uses are to be told
+void queue_use(const std::vector<Use> &written, const std::vector<metal_range> &read);
+void queue_commit();
+void queue_synchronize(); // all that torch was asked for is done
+
+uint32_t event_acquire(bool is_timed);
+void event_drop(uint32_t id);
+void event_record(uint32_t id);
+void event_block(uint32_t id);
+bool event_query(uint32_t id);
+void event_synchronize(uint32_t id);
+double event_elapsed_ms(uint32_t from, uint32_t to);
+
+// ---- device.cpp ----
+
+at::Generator &default_generator();
+// The CPU's generator of one of ours; of any other itself.
+at::Generator cpu_generator(const at::Generator &generator);
+void install_device(); // once a process, after `metal` is set
+
+} // namespace torch_mps

@@ -1,0 +1,250 @@
+/* softmetal_torch.c: gives metal_dlpack/torch_mps its table; nothing on a Mac.
+ *
+ * Calls:   metal_bridge.h and storage.h, as any library beside ours would use Metal: its queue is no
+ *          stream of ours, and what it does is ordered with our work as torch's is on a Mac.
+ * Threads: any, without the GIL.
+ */
+#include "module/module.h"
+
+#ifndef __APPLE__
+#include "metal/pool.h"
+#include "metal/storage.h"
+#include "metal_dlpack/torch_mps/metal.h"
+#include "softmetal/settings.h"
+#include "softmetal/softmetal.h"
+
+#define MOST_READS 28 /* of the 31 buffers of a kernel */
+
+/* Borrowed for ever; NULL: Metal has no device. */
+static const device_record *
+torch_device(void)
+{
+    return devices_count() > 0 ? devices_get(0) : NULL;
+}
+
+/* ---- memory ---- */
+
+static void *
+memory_new(size_t nbytes)
+{
+    void *address = storage_new_memory(nbytes);
+    metal_storage *storage = address == NULL ? NULL : storage_find_memory(address, nbytes);
+    if (storage != NULL) {
+        storage_publish(storage); /* torch's queue uses it */
+        storage_release(storage);
+    }
+    return address;
+}
+
+static void *
+memory_handle(void *address, size_t nbytes)
+{
+    metal_storage *storage = storage_find_memory(address, nbytes);
+    void *handle = storage != NULL && storage->address == address ? storage->handle : NULL;
+    storage_release(storage);
+    return handle;
+}
+
+static void *
+buffer_contents(void *handle)
+{
+    return bridge_buffer_contents(handle);
+}
+
+static size_t
+buffer_nbytes(void *handle)
+{
+    return bridge_buffer_nbytes(handle);
+}
+
+/* ---- a queue ---- */
+
+static void *
+queue_new(void)
+{
+    const device_record *device = torch_device();
+    return device == NULL ? NULL : bridge_queue_new(device->handle);
+}
+
+static void *
+commands_new(void *queue)
+{
+    return bridge_commands_new(queue);
+}
+
+/* What the kernel finds at index 1. */
+typedef struct arrival {
+    metal_arrive *arrive;
+    void *context;
+} arrival;
+
+static void
+use_memory(void *const *arguments, const size_t grid[3])
+{
+    const arrival *arrives = arguments[1];
+    (void)grid;
+    if (arrives->arrive != NULL) {
+        arrives->arrive(arrives->context, arguments[0]);
+    }
+}
+
+static device_kernel use = {
+    .source = "kernel void metal_dlpack_torch_use(device uchar *bytes [[buffer(0)]]) {}\n",
+    .name = "metal_dlpack_torch_use",
+    .run = use_memory,
+};
+
+static bool
+encode_use(void *commands, const metal_range *written, metal_arrive *arrive, void *context,
+           const metal_range *read, int read_count)
+{
+    static const bridge_grid grid = {.size = {1, 1, 1}};
+    arrival arrives = {arrive, context};
+    bridge_argument arguments[2 + MOST_READS] = {
+        {.index = 0, .bytes = &arrives, .nbytes = sizeof arrives}, /* nothing is written */
+        {.index = 1, .bytes = &arrives, .nbytes = sizeof arrives},
+    };
+    bridge_kernel *kernel;
+    if (written != NULL) {
+        arguments[0] = (bridge_argument){.index = 0,
+                                         .buffer = written->handle,
+                                         .offset_bytes = written->offset,
+                                         .nbytes = written->nbytes};
+    }
+    for (int i = 0; i < read_count && i < MOST_READS; i++) {
+        arguments[2 + i] = (bridge_argument){.index = (unsigned)(2 + i),
+                                             .buffer = read[i].handle,
+                                             .offset_bytes = read[i].offset,
+                                             .nbytes = read[i].nbytes};
+    }
+    return device_kernel_load(&use, torch_device(), &kernel) == BRIDGE_OK &&
+           bridge_encode_kernel(commands, kernel, arguments,
+                                2 + (read_count < MOST_READS ? read_count : MOST_READS),
+                                &grid) == BRIDGE_OK;
+}
+
+typedef struct completion {
+    metal_completed *completed;
+    void *context;
+} completion;
+
+static void
+complete(void *context, bridge_commands *commands, bridge_status status,
+         const bridge_error *error)
+{
+    completion after = *(completion *)context;
+    (void)commands;
+    (void)status;
+    (void)error;
+    free(context);
+    after.completed(after.context);
+}
+
+static void
+commands_commit(void *commands, metal_completed *completed, void *context)
+{
+    completion *after = malloc(sizeof *after);
+    if (after == NULL) {
+        Py_FatalError("no memory to commit torch's work");
+    }
+    *after = (completion){completed, context};
+    bridge_commands_commit(commands, complete, after);
+}
+
+/* ---- events ---- */
+
+static void *
+event_new(void)
+{
+    const device_record *device = torch_device();
+    return device == NULL ? NULL : bridge_event_new(device->handle);
+}
+
+static void
+event_release(void *event)
+{
+    bridge_event_release(event);
+}
+
+static void
+encode_signal(void *commands, void *event, uint64_t value)
+{
+    bridge_encode_signal(commands, event, value);
+    bridge_raise_when_completed(commands, event, value);
+}
+
+static void
+encode_wait(void *commands, void *event, uint64_t value)
+{
+    bridge_encode_wait(commands, event, value);
+}
+
+static uint64_t
+event_value(void *event)
+{
+    return bridge_event_value(event);
+}
+
+static void
+event_wait(void *event, uint64_t value)
+{
+    while (!bridge_event_wait(event, value, 1000)) {
+    }
+}
+
+/* ---- settings and figures ---- */
+
+static bool
+is_watching(void)
+{
+    return softmetal_is_watching != 0;
+}
+
+static uint64_t
+latency_us(void)
+{
+    return soft_settings_get(SOFT_LATENCY_US);
+}
+
+static uint64_t
+device_allocated(void)
+{
+    return bridge_device_allocated_nbytes(torch_device()->handle);
+}
+
+static uint64_t
+device_recommended(void)
+{
+    return torch_device()->facts.recommended_max_working_set;
+}
+
+static void
+empty_pool(void)
+{
+    (void)pool_empty(torch_device());
+}
+
+static const metal_for_torch table = {
+    memory_new,    storage_free_memory, memory_handle, buffer_contents,  buffer_nbytes,
+    queue_new,     commands_new,        encode_use,    commands_commit,  event_new,
+    event_release, encode_signal,       encode_wait,   event_value,      event_wait,
+    is_watching,   bridge_is_forked,    latency_us,    device_allocated, device_recommended,
+    empty_pool,
+};
+
+int
+softmetal_torch_add(PyObject *module)
+{
+    PyObject *capsule = PyCapsule_New((void *)&table, METAL_FOR_TORCH_CAPSULE, NULL);
+    int result =
+        capsule == NULL ? -1 : PyModule_AddObjectRef(module, "_softmetal_torch", capsule);
+    Py_XDECREF(capsule);
+    return result;
+}
+#else
+int
+softmetal_torch_add(PyObject *Py_UNUSED(module))
+{
+    return 0;
+}
+#endif
