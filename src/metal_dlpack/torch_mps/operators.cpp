@@ -8,6 +8,7 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/List.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/_scaled_dot_product_attention_math.h>
 #include <torch/library.h>
 
 namespace torch_mps {
@@ -521,6 +522,16 @@ convolution_backward(const c10::OperatorHandle &, Stack *stack)
     compute(named("aten::convolution_backward"), stack);
 }
 
+// Torch asks a table of devices, which has no row for mps, which way is the fastest: the plain one is for all.
+Tensor
+attention(const Tensor &query, const Tensor &key, const Tensor &value,
+          const std::optional<Tensor> &mask, double dropout, bool is_causal,
+          std::optional<double> scale, bool enable_gqa)
+{
+    return std::get<0>(at::_scaled_dot_product_attention_math(
+        query, key, value, mask, dropout, is_causal, std::nullopt, scale, enable_gqa));
+}
+
 } // namespace
 
 } // namespace torch_mps
@@ -539,4 +550,14 @@ TORCH_LIBRARY_IMPL(aten, MPS, library)
                  torch::CppFunction::makeFromBoxedFunction<&torch_mps::convolution>());
     library.impl("convolution_backward_overrideable",
                  torch::CppFunction::makeFromBoxedFunction<&torch_mps::convolution_backward>());
+    library.impl("scaled_dot_product_attention", torch_mps::attention);
+    // Of these torch has a slow form for all devices, which would come before the fallback.
+    for (const char *name : {"native_layer_norm"}) {
+        library.impl(name, torch::CppFunction::makeFromBoxedFunction<&torch_mps::compute>());
+    }
+}
+
+TORCH_LIBRARY_IMPL(aten, AutogradMPS, library)
+{
+    library.impl("scaled_dot_product_attention", torch_mps::attention);
 }
