@@ -21,6 +21,7 @@ import pytest
 from machine import HAS_SOFTMETAL, SANITIZER, has_kernels, has_metal, has_mlx_metal, has_module, has_mps
 
 import metal_dlpack as md
+from metal_dlpack import softmetal
 from metal_dlpack.asking import trials
 from metal_dlpack.msl import cache
 
@@ -161,7 +162,11 @@ def slow(settings):
 
 @pytest.fixture
 def torch():
-    return pytest.importorskip("torch")
+    """Its mps device computes, on Metal or on the software Metal.  Children have a torch as it is installed."""
+    torch = pytest.importorskip("torch")
+    if HAS_SOFTMETAL:
+        softmetal.torch_mps()
+    return torch
 
 
 @pytest.fixture

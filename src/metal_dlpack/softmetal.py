@@ -6,6 +6,7 @@ here but is_present() raises SoftwareMetalMissing.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from . import _core
@@ -51,10 +52,12 @@ def last_report() -> str:
 
 
 def wait_idle(timeout: float = 10.0) -> bool:
-    """Wait until no committed command buffer is left, on any queue of the process.
+    """Wait until no committed command buffer is left, on any queue of the process.  Torch's work is committed first.
 
     `timeout` is in seconds; returns False when it has passed.  Ctrl-C takes effect at its end.
     """
+    if (device := sys.modules.get("metal_dlpack.torch_mps")) is not None:
+        device.commit()
     return bool(_control("wait_idle")(round(timeout * 1000)))
 
 

@@ -136,6 +136,7 @@ def test_an_address_from_torch_is_refused_as_from_anybody(torch, live_buffers):
 def test_explain_says_so_where_the_trial_was_refused(torch, mps, monkeypatch):
     fields = {"device": METAL, "is_ours": True}
     assert trial_child.try_example(torch.from_dlpack, fields) == "zero-copy"
+    _core._forget_types()
     mps(own="address")
     assert trial_child.try_example(torch.from_dlpack, fields) == "refusal"
     monkeypatch.setattr(explaining.sys, "platform", "darwin")

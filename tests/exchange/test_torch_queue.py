@@ -229,7 +229,9 @@ def test_what_torch_gets_a_copy_of_is_complete(torch, torch_queue, slow):
 
 
 @by_module_and_type
-def test_where_torch_s_queue_is_not_to_be_had_the_cpu_waits(torch, find, slow):
+def test_where_torch_s_queue_is_not_to_be_had_the_cpu_waits(torch, find, slow, monkeypatch):
+    monkeypatch.setattr(torch_facts, "library", lambda _torch: "")
+    sync._forget_types()
     array = md.zeros(64)
     array.fill(1.5, stream=md.Stream())
     array.to(find(torch))

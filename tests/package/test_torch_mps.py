@@ -14,11 +14,6 @@ from metal_dlpack import softmetal
 pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_torch, pytest.mark.needs_no_sanitizer]
 
 
-@pytest.fixture(autouse=True)
-def mps(torch):
-    assert softmetal.torch_mps()
-
-
 @pytest.fixture
 def latency(torch):
     softmetal.configure(latency_us=20_000)
@@ -184,7 +179,7 @@ def test_a_race_with_torchs_queue_is_reported():
         import torch, metal_dlpack as md
         from metal_dlpack import softmetal
         softmetal.torch_mps()
-        softmetal.configure(validation=1, validation_mode="log")
+        softmetal.configure(validation=1, validation_mode="log", latency_us=100_000)
         t = torch.zeros(1000, device="mps")
         add = md.kernel("kernel void add(device float *x, uint i [[thread_position_in_grid]]) { x[i] += 1; }")
         a, stream = md.from_dlpack(t), md.Stream()

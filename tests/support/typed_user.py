@@ -290,6 +290,7 @@ def control_the_software() -> None:
         softmetal.configure(latency_us=None)
         assert_type((softmetal.live_objects(), softmetal.reports()), tuple[int, int])
         assert_type((softmetal.last_report(), softmetal.wait_idle()), tuple[str, bool])
+        assert_type(softmetal.torch_mps(float64=False), bool)
     missing: type[RuntimeError] = softmetal.SoftwareMetalMissing
     print(missing)
 

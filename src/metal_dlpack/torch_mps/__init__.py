@@ -44,6 +44,12 @@ def library_path() -> str:
     return "" if _library is None else str(_library._name)
 
 
+def commit() -> None:
+    """Begin what torch was asked for so far, as torch.mps.synchronize() does; nothing where mps is not switched on."""
+    if _library is not None:
+        _library.torch_mps_commit()
+
+
 def _installed(torch: Any) -> ctypes.PyDLL:
     from .building import library
     from .python_side import complete

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import sysconfig
 import time
 from pathlib import Path
 
-from metal_dlpack.msl import cache
+from metal_dlpack.msl import cache, child
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 HERE = Path(__file__).parent
+#: On two idle cores it takes 15; a machine may be busy.
+MOST_SECONDS = 600
 
 
 def library(torch: Any) -> Path:
@@ -48,11 +49,11 @@ def _compile(torch: Any, path: Path) -> None:
         "-o",
         str(path),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    if done.returncode != 0:
+    status, _, errors = child.run(command, "", seconds=MOST_SECONDS)
+    if status != 0:
         raise RuntimeError(
             f"softmetal.torch_mps: {compiler[0]} cannot compile torch's mps device for torch {torch.__version__}:\n"
-            f"{done.stderr[-2000:]}"
+            f"{errors[-2000:]}"
         )
     sys.stderr.write(f"metal_dlpack: done in {time.monotonic() - started:.0f} s\n")
 

@@ -240,6 +240,12 @@ torch_mps_install(PyObject *module, PyObject *capsule)
 }
 
 TORCH_MPS_EXPORT void
+torch_mps_commit()
+{
+    torch_mps::queue_commit();
+}
+
+TORCH_MPS_EXPORT void
 torch_mps_allow_float64(int is_allowed)
 {
     torch_mps::allows_float64 = is_allowed != 0;

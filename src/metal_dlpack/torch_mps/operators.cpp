@@ -528,8 +528,9 @@ attention(const Tensor &query, const Tensor &key, const Tensor &value,
           const std::optional<Tensor> &mask, double dropout, bool is_causal,
           std::optional<double> scale, bool enable_gqa)
 {
-    return std::get<0>(at::_scaled_dot_product_attention_math(
-        query, key, value, mask, dropout, is_causal, std::nullopt, scale, enable_gqa));
+    return std::get<0>(at::_scaled_dot_product_attention_math(query, key, value, mask, dropout,
+                                                              is_causal, std::nullopt, scale,
+                                                              enable_gqa));
 }
 
 } // namespace
