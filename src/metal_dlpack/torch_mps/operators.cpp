@@ -45,7 +45,15 @@ struct Side {
     StoragePtr cpu;
     void *address; // as it was when the operator began
     size_t nbytes;
-    ShadowRef shadow;
+    ShadowRef shadow; // null: the bytes are in the buffer
+    bool is_written;
+    bool is_new; // its memory is the operator's result, all of it
+};
+
+// Which bytes of a storage the operator uses, known before it begins.
+struct Part {
+    StorageImpl *storage; // borrowed from an argument
+    size_t begin, end;
     bool is_written;
 };
 
@@ -64,6 +72,8 @@ class Call {
     void run();
 
   private:
+    void find_parts();
+    void add_part(const Tensor &tensor, const c10::Argument &argument);
     void to_cpu(size_t position);
     Tensor tensor_to_cpu(const Tensor &tensor, bool is_written);
     StoragePtr storage_to_cpu(StorageImpl *ours, bool is_written);
@@ -74,12 +84,15 @@ class Call {
     Tensor tensor_back(const Tensor &tensor);
     c10::Storage storage_back(const c10::Storage &cpu);
     c10::DataPtr memory_back(const c10::Storage &cpu, ShadowRef *shadow);
+    ShadowRef shadow_of(StorageImpl *ours, void *handle);
     bool must_wait() const;
+    bool only_views() const;
 
     const c10::OperatorHandle &op;
     Stack *stack;
     size_t begin;
     bool is_late = false;
+    c10::SmallVector<Part, 6> parts; // where bytes arrive later
     c10::SmallVector<Side, 6> sides;
     c10::SmallVector<Pair, 6> pairs;
     c10::SmallVector<c10::TensorImpl *, 4> theirs; // arguments on the CPU
@@ -127,11 +140,105 @@ Call::must_wait() const
     return false;
 }
 
+// Whether the operator looks at no item: its results are views of its arguments.
+bool
+Call::only_views() const
+{
+    const auto &schema = op.schema();
+    auto is_view = [](const c10::Argument &returned) {
+        return returned.alias_info() != nullptr && !returned.alias_info()->isWrite();
+    };
+    return !schema.returns().empty() &&
+           std::all_of(schema.returns().begin(), schema.returns().end(), is_view) &&
+           std::none_of(schema.arguments().begin(), schema.arguments().end(), is_written);
+}
+
+metal_range
+range_of(const Tensor &tensor)
+{
+    size_t itemsize = tensor.itemsize(), last = 0;
+    for (int64_t axis = 0; axis < tensor.dim(); axis++) {
+        last += size_t(tensor.size(axis) - 1) * size_t(tensor.stride(axis));
+    }
+    return {const_cast<void *>(tensor.storage().data()),
+            size_t(tensor.storage_offset()) * itemsize, (last + 1) * itemsize};
+}
+
+template <typename Work>
+void
+for_each_tensor(const c10::IValue &value, Work work)
+{
+    if (value.isTensor()) {
+        work(value.toTensor());
+    }
+    else if (value.isTensorList()) {
+        for (const Tensor &tensor : value.toTensorVector()) {
+            work(tensor);
+        }
+    }
+    else if (value.isOptionalTensorList()) {
+        for (const std::optional<Tensor> &tensor : value.toOptionalTensorVector()) {
+            work(tensor.value_or(Tensor()));
+        }
+    }
+}
+
+void
+Call::add_part(const Tensor &tensor, const c10::Argument &argument)
+{
+    bool writes = is_written(argument);
+    if (!is_mps(tensor) || tensor.storage().data() == nullptr ||
+        (tensor.numel() == 0 && !writes)) {
+        return;
+    }
+    Part part{tensor.storage().unsafeGetStorageImpl(), 0, tensor.storage().nbytes(), writes};
+    // What gets another size takes all of the old bytes along.
+    bool may_grow = writes && (tensor.numel() == 0 || argument.is_out() ||
+                               op.schema().name().find("resize") != std::string::npos);
+    if (!may_grow) {
+        metal_range range = range_of(tensor);
+        part.begin = range.offset;
+        part.end = range.offset + range.nbytes;
+    }
+    for (Part &other : parts) {
+        if (other.storage == part.storage) {
+            other.begin = std::min(other.begin, part.begin);
+            other.end = std::max(other.end, part.end);
+            other.is_written |= part.is_written;
+            return;
+        }
+    }
+    parts.push_back(part);
+}
+
+// A storage that is read and written has one memory: so all arguments are looked at first.
+void
+Call::find_parts()
+{
+    const auto &arguments = op.schema().arguments();
+    for (size_t i = 0; i < arguments.size(); i++) {
+        for_each_tensor((*stack)[begin + i],
+                        [&](const Tensor &tensor) { add_part(tensor, arguments[i]); });
+    }
+}
+
+ShadowRef
+Call::shadow_of(StorageImpl *ours, void *handle)
+{
+    for (const Part &part : parts) {
+        if (part.storage == ours) {
+            return queue_shadow(handle, part.begin, part.end, part.is_written);
+        }
+    }
+    return nullptr;
+}
+
 StoragePtr
 Call::storage_to_cpu(StorageImpl *ours, bool is_written)
 {
     for (Side &side : sides) {
         if (side.ours == ours) {
+            side.is_written |= is_written;
             return side.cpu;
         }
     }
@@ -140,8 +247,8 @@ Call::storage_to_cpu(StorageImpl *ours, bool is_written)
     ShadowRef shadow;
     char *address = nullptr;
     if (handle != nullptr && nbytes != 0) {
-        address =
-            is_written && is_late ? queue_write(handle, &shadow) : queue_read(handle, &shadow);
+        shadow = shadow_of(ours, handle);
+        address = shadow ? shadow->bytes : static_cast<char *>(metal->buffer_contents(handle));
         TORCH_CHECK(address != nullptr,
                     "The tensor lies in private storage, which the CPU cannot reach.");
     }
@@ -149,7 +256,7 @@ Call::storage_to_cpu(StorageImpl *ours, bool is_written)
                                                 c10::DataPtr(address,
                                                              c10::Device(c10::DeviceType::CPU)),
                                                 c10::GetAllocator(c10::DeviceType::CPU), true);
-    sides.push_back({ours, cpu, address, nbytes, shadow, is_written});
+    sides.push_back({ours, cpu, address, nbytes, shadow, is_written, false});
     return cpu;
 }
 
@@ -248,7 +355,7 @@ Call::memory_back(const c10::Storage &cpu, ShadowRef *shadow)
     }
     c10::DataPtr copy = metal_memory().allocate(cpu.nbytes());
     if (is_late) {
-        *shadow = queue_adopt(copy.get(), cpu);
+        *shadow = shadow_of_result(cpu);
     }
     else { // of an allocator of its own: it does not lie in a buffer
         memcpy(metal->buffer_contents(copy.get()), cpu.data(), cpu.nbytes());
@@ -270,7 +377,7 @@ Call::storage_back(const c10::Storage &cpu)
                                                  std::move(memory), &metal_memory(), true);
     kept.push_back(ours);
     sides.push_back({ours.get(), StoragePtr::reclaim_copy(cpu.unsafeGetStorageImpl()),
-                     const_cast<void *>(cpu.data()), cpu.nbytes(), shadow, true});
+                     const_cast<void *>(cpu.data()), cpu.nbytes(), shadow, true, true});
     return c10::Storage(ours);
 }
 
@@ -345,11 +452,8 @@ Call::settle_storages()
             ShadowRef shadow;
             side.ours->set_data_ptr_noswap(memory_back(c10::Storage(side.cpu), &shadow));
             side.ours->set_nbytes(side.cpu->nbytes());
-            if (side.shadow && side.is_written && is_late) {
-                queue_let_go(side.shadow);
-            }
             side.shadow = shadow;
-            side.is_written = true;
+            side.is_written = side.is_new = true;
         }
     }
 }
@@ -373,15 +477,15 @@ Call::settle()
     }
 }
 
-metal_range
-range_of(const Tensor &tensor)
+Use
+use_of(const Tensor &tensor, const ShadowRef &shadow)
 {
-    size_t itemsize = tensor.itemsize(), last = 0;
-    for (int64_t axis = 0; axis < tensor.dim(); axis++) {
-        last += size_t(tensor.size(axis) - 1) * size_t(tensor.stride(axis));
+    Use use{range_of(tensor), shadow, tensor.itemsize(), tensor.sizes().vec(),
+            tensor.strides().vec()};
+    for (int64_t &stride : use.strides) {
+        stride *= int64_t(use.itemsize);
     }
-    return {const_cast<void *>(tensor.storage().data()),
-            size_t(tensor.storage_offset()) * itemsize, (last + 1) * itemsize};
+    return use;
 }
 
 // To the queue: which bytes are read, which are written.
@@ -390,26 +494,29 @@ Call::tell()
 {
     std::vector<Use> written;
     std::vector<metal_range> read;
+    for (const Side &side : sides) {
+        if (side.is_new && side.ours->nbytes() != 0) {
+            metal_range all{side.ours->mutable_data(), 0, side.ours->nbytes()};
+            written.push_back({all, side.shadow, all.nbytes, {}, {}});
+        }
+    }
     for (const Pair &pair : pairs) {
         const Tensor &tensor = pair.ours;
         if (tensor.numel() == 0 || tensor.storage().data() == nullptr) {
             continue;
         }
-        if (!pair.is_written) {
-            read.push_back(range_of(tensor));
+        const auto *side = std::find_if(sides.begin(), sides.end(), [&](const Side &one) {
+            return one.ours == tensor.storage().unsafeGetStorageImpl();
+        });
+        if (side != sides.end() && side->is_new) {
             continue;
         }
-        Use use{range_of(tensor), nullptr, tensor.itemsize(), tensor.sizes().vec(),
-                tensor.strides().vec()};
-        for (int64_t &stride : use.strides) {
-            stride *= int64_t(use.itemsize);
+        if (!pair.is_written) {
+            read.push_back(range_of(tensor));
         }
-        for (const Side &side : sides) {
-            if (side.ours == tensor.storage().unsafeGetStorageImpl() && side.is_written) {
-                use.shadow = side.shadow;
-            }
+        else {
+            written.push_back(use_of(tensor, side == sides.end() ? nullptr : side->shadow));
         }
-        written.push_back(std::move(use));
     }
     if (!written.empty() || !read.empty()) {
         queue_use(written, read);
@@ -419,28 +526,17 @@ Call::tell()
 void
 Call::run()
 {
-    is_late = queue_begin();
-    if (must_wait()) {
-        queue_synchronize();
-    }
-    // What is written comes first: a storage that is also read has one memory.
-    const auto &arguments = op.schema().arguments();
-    if (is_late) {
-        for (size_t i = 0; i < arguments.size(); i++) {
-            const c10::IValue &value = (*stack)[begin + i];
-            if (is_written(arguments[i]) && value.isTensor() && is_mps(value.toTensor())) {
-                (void)storage_to_cpu(value.toTensor().storage().unsafeGetStorageImpl(), true);
-            }
-            else if (is_written(arguments[i]) && value.isTensorList()) {
-                for (const Tensor &tensor : value.toTensorVector()) {
-                    if (is_mps(tensor)) {
-                        (void)storage_to_cpu(tensor.storage().unsafeGetStorageImpl(), true);
-                    }
-                }
-            }
+    bool looks = !only_views();
+    if (looks) {
+        is_late = queue_begin();
+        if (must_wait()) {
+            queue_synchronize();
+        }
+        if (is_late) {
+            find_parts();
         }
     }
-    for (size_t i = 0; i < arguments.size(); i++) {
+    for (size_t i = 0; i < op.schema().arguments().size(); i++) {
         to_cpu(i);
     }
     {
@@ -451,13 +547,8 @@ Call::run()
     for (size_t i = stack->size() - op.schema().returns().size(); i < stack->size(); i++) {
         (*stack)[i] = value_back((*stack)[i]);
     }
-    if (queue_is_recording()) {
+    if (looks && queue_is_recording()) {
         tell();
-    }
-    for (const Side &side : sides) {
-        if (side.shadow && side.is_written && is_late) {
-            queue_let_go(side.shadow);
-        }
     }
 }
 

@@ -3,15 +3,18 @@
 // Torch's operators compute on the calling thread, at once.  Where nothing delays the software Metal, they compute in
 // the buffers, and the queue is told afterwards what they have used: that is what the search for races needs.  With
 // SOFTMETAL_LATENCY_US they compute in shadows, and the bytes arrive when the queue comes to them: until then whoever
-// reads the buffer without waiting sees what was there before, as on a Mac.
+// reads the buffer without waiting sees what was there before, as on a Mac.  An operator that comes meanwhile gets the
+// buffer's bytes with all that is to arrive laid over them.
 //
 // Owns:  one queue, its open command buffer, the event that each committed one signals.
-// Locks: `encoding`, round everything on the queue, also while Metal makes us wait; then `shadow_lock`, which the
-//        thread of Metal's takes alone.
+// Locks: `encoding`, round everything on the queue, also while Metal makes us wait; then `arrival_lock`, which the
+//        thread of Metal's takes alone.  fork holds both.
 #include "torch_mps.h"
 
 #include <c10/util/Exception.h>
+#include <pthread.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -21,20 +24,10 @@ namespace torch_mps {
 
 namespace {
 
-constexpr size_t most_uses = 64; // of one command buffer
-
-std::recursive_mutex encoding;
-void *queue, *done_event;
-void *commands;     // owned (+1); null: none is open
-uint64_t committed; // the event's value behind the last one
-uint64_t epoch = 1; // see Shadow
-bool has_foreign;   // somebody else has encoded on the queue: it may wait for anything
-size_t uses;        // of the open command buffer
-
-std::mutex shadow_lock;
-std::condition_variable completed_more;
-uint64_t completed; // behind it, as the next
-std::unordered_map<void *, ShadowRef> shadows;
+constexpr size_t most_uses = 64;  // of one command buffer
+constexpr size_t most_reads = 28; // of one use: metal.h
+constexpr size_t most_late_nbytes =
+    256 << 20; // then an operator waits until the queue has come so far
 
 double
 now_ms()
@@ -48,31 +41,61 @@ struct Event {
     uint64_t value;
     double reached_ms;
 };
-std::unordered_map<uint32_t, std::shared_ptr<Event>> events; // behind `encoding`
-uint32_t last_event;
+
+struct Arrival {
+    Use use;
+    // Set before anybody can know that it is there by an event, which comes before the completion.
+    std::atomic<bool> is_here{false};
+};
+using ArrivalRef = std::shared_ptr<Arrival>;
 
 // What a command buffer keeps until it is complete.
-struct Arrival {
-    void *handle;
-    Use use;
-};
 struct Kept {
-    std::vector<std::unique_ptr<Arrival>> arrivals;
+    std::vector<ArrivalRef> arrivals;
     std::vector<std::shared_ptr<Event>> events;
     uint64_t value;
 };
-std::unique_ptr<Kept> kept; // of the open command buffer
+
+// None is ever destroyed: at the end of the process a thread of Metal's may still use them.
+std::recursive_mutex &encoding = *new std::recursive_mutex;
+void *queue, *done_event;
+void *commands;     // owned (+1); null: none is open
+Kept *kept;         // of the open command buffer
+uint64_t committed; // the event's value behind the last one
+size_t uses;        // of the open command buffer
+bool has_foreign;   // somebody else has encoded on it: it may wait for anything
+std::unordered_map<uint32_t, std::shared_ptr<Event>> &events =
+    *new std::unordered_map<uint32_t, std::shared_ptr<Event>>;
+uint32_t last_event;
+
+std::mutex &arrival_lock = *new std::mutex;
+std::condition_variable &completed_more = *new std::condition_variable;
+uint64_t completed; // behind it, as the next
+uint64_t foreign;   // the last committed value behind which somebody else has encoded
+size_t late_nbytes; // still to arrive
+// Of each buffer, in the queue's order.
+std::unordered_map<void *, std::vector<ArrivalRef>> &arriving =
+    *new std::unordered_map<void *, std::vector<ArrivalRef>>;
 
 void
-let_go_locked(void *handle, const ShadowRef &shadow)
+forget_locked(const ArrivalRef &arrival)
 {
-    shadow->arrivals -= 1;
-    auto found = shadows.find(handle);
-    if (shadow->arrivals == 0 && found != shadows.end() && found->second == shadow) {
-        shadows.erase(found);
+    auto found = arriving.find(arrival->use.range.handle);
+    if (found == arriving.end()) {
+        return;
+    }
+    auto &list = found->second;
+    auto place = std::find(list.begin(), list.end(), arrival);
+    if (place != list.end()) {
+        list.erase(place);
+        late_nbytes -= arrival->use.range.nbytes;
+    }
+    if (list.empty()) {
+        arriving.erase(found);
     }
 }
 
+// On a thread of Metal's, also where the command buffer failed: then its bytes never arrive.
 void
 complete(void *context)
 {
@@ -80,45 +103,80 @@ complete(void *context)
     for (auto &event : over->events) {
         event->reached_ms = now_ms();
     }
-    std::lock_guard<std::mutex> guard(shadow_lock);
+    std::lock_guard<std::mutex> guard(arrival_lock);
     for (auto &arrival : over->arrivals) {
-        if (arrival->use.shadow) {
-            let_go_locked(arrival->handle, arrival->use.shadow);
-        }
+        forget_locked(arrival);
     }
     completed = std::max(completed, over->value);
     completed_more.notify_all();
+}
+
+void
+refuse_in_child()
+{
+    TORCH_CHECK(!metal->is_forked(),
+                "Cannot re-initialize MPS in forked subprocess. To use MPS with "
+                "multiprocessing, you must use the 'spawn' start method.");
+}
+
+// Before a fork nobody is amid the lists; a recursive mutex belongs to a thread that the child does not have.
+void
+watch_fork()
+{
+    static bool is_watched = false;
+    if (!std::exchange(is_watched, true)) {
+        (void)pthread_atfork(
+            [] {
+                encoding.lock();
+                arrival_lock.lock();
+            },
+            [] {
+                arrival_lock.unlock();
+                encoding.unlock();
+            },
+            [] {
+                new (&arrival_lock) std::mutex;
+                new (&encoding) std::recursive_mutex;
+            });
+    }
 }
 
 // Behind `encoding`.
 void
 open_commands()
 {
+    refuse_in_child();
     if (queue == nullptr) {
+        watch_fork();
         queue = metal->queue_new();
-        done_event = metal->event_new();
-        TORCH_CHECK(queue != nullptr && done_event != nullptr,
-                    "The software Metal gives no queue for torch's mps.");
     }
+    if (done_event == nullptr) {
+        done_event = metal->event_new();
+    }
+    TORCH_CHECK(queue != nullptr && done_event != nullptr,
+                "The software Metal gives no queue for torch's mps.");
     if (commands == nullptr) {
         commands = metal->commands_new(queue);
-        TORCH_CHECK(
-            commands != nullptr,
-            "The software Metal gives no command buffer for torch's mps; there may be too "
-            "many threads, or this is a forked child.");
-        kept = std::make_unique<Kept>();
+        TORCH_CHECK(commands != nullptr,
+                    "The software Metal gives no command buffer for torch's mps; there may be "
+                    "too many threads, or the queue is full of work that waits.");
+        kept = new Kept;
     }
 }
 
 void
 commit()
 {
-    if (commands != nullptr) {
+    if (commands != nullptr && !metal->is_forked()) {
         committed += 1;
         metal->encode_signal(commands, done_event, committed);
         kept->value = committed;
-        metal->commands_commit(std::exchange(commands, nullptr), complete, kept.release());
-        epoch += 1;
+        if (std::exchange(has_foreign, false)) {
+            std::lock_guard<std::mutex> guard(arrival_lock);
+            foreign = committed;
+        }
+        metal->commands_commit(std::exchange(commands, nullptr), complete,
+                               std::exchange(kept, nullptr));
         uses = 0;
     }
 }
@@ -134,7 +192,7 @@ copy_items(char *to, const char *from, const Use &use)
     }
     std::vector<int64_t> at(axes, 0);
     for (;;) {
-        int64_t offset = 0;
+        int64_t offset = int64_t(use.range.offset);
         for (size_t axis = 0; axis < axes; axis++) {
             offset += at[axis] * use.strides[axis];
         }
@@ -149,19 +207,49 @@ copy_items(char *to, const char *from, const Use &use)
     }
 }
 
+// `address` is where the range begins.
 void
 arrive(void *context, void *address)
 {
-    const Use &use = static_cast<Arrival *>(context)->use;
-    copy_items(static_cast<char *>(address), use.shadow->bytes + use.range.offset, use);
+    auto *arrival = static_cast<Arrival *>(context);
+    const Use &use = arrival->use;
+    copy_items(static_cast<char *>(address) - use.range.offset, use.shadow->bytes, use);
+    arrival->is_here.store(true, std::memory_order_release);
 }
 
-ShadowRef
-new_shadow(size_t nbytes)
+// What is still to arrive there, in its order.
+std::vector<ArrivalRef>
+arrivals_of(void *handle, size_t begin, size_t end)
 {
-    auto shadow = std::make_shared<Shadow>();
-    shadow->nbytes = nbytes;
-    return shadow;
+    std::vector<ArrivalRef> found;
+    std::lock_guard<std::mutex> guard(arrival_lock);
+    auto list = arriving.find(handle);
+    if (list != arriving.end()) {
+        for (const ArrivalRef &arrival : list->second) {
+            const metal_range &range = arrival->use.range;
+            if (range.offset < end && begin < range.offset + range.nbytes &&
+                !arrival->is_here.load(std::memory_order_acquire)) {
+                found.push_back(arrival);
+            }
+        }
+    }
+    return found;
+}
+
+void
+wait_for(uint64_t value)
+{
+    std::unique_lock<std::mutex> guard(arrival_lock);
+    completed_more.wait(guard, [&] { return completed >= value; });
+}
+
+uint64_t
+commit_all()
+{
+    std::lock_guard<std::recursive_mutex> outer(encoding);
+    refuse_in_child();
+    commit();
+    return committed;
 }
 
 } // namespace
@@ -169,80 +257,47 @@ new_shadow(size_t nbytes)
 bool
 queue_begin()
 {
+    refuse_in_child();
     bool is_late = metal->latency_us() != 0;
     bool must_wait;
     {
         std::lock_guard<std::recursive_mutex> guard(encoding);
-        std::lock_guard<std::mutex> inner(shadow_lock);
-        must_wait = has_foreign || (!is_late && !shadows.empty());
+        std::lock_guard<std::mutex> inner(arrival_lock);
+        must_wait = has_foreign || foreign > completed || (!is_late && !arriving.empty());
     }
     if (must_wait) {
-        queue_synchronize();
+        // Not as torch.mps.synchronize() does: on a Mac the GPU waits, and the CPU learns nothing.
+        wait_for(commit_all());
     }
     return is_late;
 }
 
-char *
-queue_read(void *handle, ShadowRef *keep)
-{
-    std::lock_guard<std::mutex> guard(shadow_lock);
-    auto found = shadows.find(handle);
-    if (found == shadows.end()) {
-        return static_cast<char *>(metal->buffer_contents(handle));
-    }
-    *keep = found->second;
-    return found->second->bytes;
-}
-
-char *
-queue_write(void *handle, ShadowRef *keep)
-{
-    std::lock_guard<std::recursive_mutex> outer(encoding);
-    std::lock_guard<std::mutex> guard(shadow_lock);
-    auto found = shadows.find(handle);
-    if (found == shadows.end() || found->second->epoch != epoch) {
-        const char *from = found == shadows.end()
-                               ? static_cast<char *>(metal->buffer_contents(handle))
-                               : found->second->bytes;
-        size_t nbytes = metal->buffer_nbytes(handle);
-        nbytes = found == shadows.end() ? nbytes : std::min(nbytes, found->second->nbytes);
-        ShadowRef shadow = new_shadow(nbytes);
-        shadow->owned.reset(new char[nbytes]);
-        shadow->bytes = shadow->owned.get();
-        memcpy(shadow->bytes, from, nbytes);
-        shadows[handle] = shadow;
-        found = shadows.find(handle);
-        shadow->epoch = epoch;
-    }
-    found->second->arrivals += 1;
-    *keep = found->second;
-    return found->second->bytes;
-}
-
 ShadowRef
-queue_adopt(void *handle, const c10::Storage &cpu)
+queue_shadow(void *handle, size_t begin, size_t end, bool is_written)
 {
-    std::lock_guard<std::recursive_mutex> outer(encoding);
-    std::lock_guard<std::mutex> guard(shadow_lock);
-    ShadowRef shadow = new_shadow(cpu.nbytes());
-    shadow->kept = cpu;
-    shadow->bytes = static_cast<char *>(const_cast<void *>(cpu.data()));
-    shadow->epoch = epoch;
-    shadow->arrivals = 1;
-    shadows[handle] = shadow;
+    // First the list: what arrives after this is in both.
+    std::vector<ArrivalRef> late = arrivals_of(handle, begin, end);
+    if (late.empty() && !is_written) {
+        return nullptr;
+    }
+    auto shadow = std::make_shared<Shadow>();
+    shadow->owned.reset(new char[metal->buffer_nbytes(handle)]);
+    shadow->bytes = shadow->owned.get();
+    const char *contents = static_cast<char *>(metal->buffer_contents(handle));
+    memcpy(shadow->bytes + begin, contents + begin, end - begin);
+    for (const ArrivalRef &arrival : late) {
+        copy_items(shadow->bytes, arrival->use.shadow->bytes, arrival->use);
+    }
     return shadow;
 }
 
-void
-queue_let_go(const ShadowRef &shadow)
+ShadowRef
+shadow_of_result(const c10::Storage &cpu)
 {
-    std::lock_guard<std::mutex> guard(shadow_lock);
-    for (auto &item : shadows) {
-        if (item.second == shadow) {
-            let_go_locked(item.first, shadow);
-            return;
-        }
-    }
+    auto shadow = std::make_shared<Shadow>();
+    shadow->kept = cpu;
+    shadow->bytes = static_cast<char *>(const_cast<void *>(cpu.data()));
+    return shadow;
 }
 
 bool
@@ -251,32 +306,66 @@ queue_is_recording()
     return metal->is_watching() || metal->latency_us() != 0;
 }
 
+namespace {
+
+// A null `written`: nothing is.
+bool
+encode(const Use *written, const metal_range *read, size_t read_count)
+{
+    auto arrival = std::make_shared<Arrival>();
+    bool is_late = written != nullptr && written->shadow != nullptr;
+    if (written != nullptr) {
+        arrival->use = *written;
+    }
+    if (!metal->encode_use(commands, written == nullptr ? nullptr : &written->range,
+                           is_late ? arrive : nullptr, arrival.get(), read, int(read_count))) {
+        return false;
+    }
+    if (is_late) {
+        kept->arrivals.push_back(arrival);
+        std::lock_guard<std::mutex> guard(arrival_lock);
+        arriving[written->range.handle].push_back(arrival);
+        late_nbytes += written->range.nbytes;
+    }
+    return true;
+}
+
+bool
+encode_all(const std::vector<Use> &written, const std::vector<metal_range> &read)
+{
+    size_t last = written.empty() ? 0 : read.size() % most_reads; // go with what is written
+    size_t first = read.size() - last;
+    bool is_encoded = true;
+    for (size_t i = 0; i < first && is_encoded; i += most_reads) {
+        is_encoded = encode(nullptr, &read[i], std::min(most_reads, first - i));
+    }
+    for (size_t i = 0; i < written.size() && is_encoded; i++) {
+        is_encoded = encode(&written[i], read.data() + first, i == 0 ? last : 0);
+    }
+    return is_encoded;
+}
+
+} // namespace
+
 void
 queue_use(const std::vector<Use> &written, const std::vector<metal_range> &read)
 {
-    std::lock_guard<std::recursive_mutex> outer(encoding);
-    open_commands();
-    bool is_encoded = true;
-    if (written.empty() && !read.empty()) {
-        is_encoded = metal->encode_use(commands, nullptr, nullptr, nullptr, read.data(),
-                                       int(read.size()));
-    }
-    for (size_t i = 0; i < written.size(); i++) {
-        auto arrival = std::make_unique<Arrival>(Arrival{written[i].range.handle, written[i]});
-        if (arrival->use.shadow) {
-            std::lock_guard<std::mutex> guard(shadow_lock);
-            arrival->use.shadow->arrivals += 1;
+    bool is_full;
+    {
+        std::lock_guard<std::recursive_mutex> outer(encoding);
+        open_commands();
+        bool is_encoded = encode_all(written, read);
+        uses += 1 + written.size();
+        if (uses > most_uses) {
+            commit();
         }
-        is_encoded &= metal->encode_use(commands, &written[i].range,
-                                        arrival->use.shadow ? arrive : nullptr, arrival.get(),
-                                        read.data(), i == 0 ? int(read.size()) : 0);
-        kept->arrivals.push_back(std::move(arrival));
+        TORCH_CHECK(is_encoded,
+                    "The software Metal has no room to encode an operator of torch's mps.");
+        std::lock_guard<std::mutex> guard(arrival_lock);
+        is_full = late_nbytes > most_late_nbytes;
     }
-    TORCH_CHECK(is_encoded,
-                "The software Metal has no room to encode an operator of torch's mps.");
-    uses += 1 + written.size();
-    if (uses > most_uses) {
-        commit();
+    if (is_full) {
+        wait_for(commit_all());
     }
 }
 
@@ -290,17 +379,11 @@ queue_commit()
 void
 queue_synchronize()
 {
-    uint64_t value;
-    {
-        std::lock_guard<std::recursive_mutex> outer(encoding);
-        commit();
-        has_foreign = false;
-        value = committed;
-    }
+    uint64_t value = commit_all();
     if (value != 0) {
-        metal->event_wait(done_event, value);
-        std::unique_lock<std::mutex> guard(shadow_lock);
-        completed_more.wait(guard, [&] { return completed >= value; });
+        metal->event_wait(done_event,
+                          value); // the CPU knows now, as the search for races is told
+        wait_for(value);
     }
 }
 
@@ -357,7 +440,6 @@ event_block(uint32_t id)
     std::lock_guard<std::recursive_mutex> outer(encoding);
     auto event = event_of(id);
     open_commands();
-    epoch += 1;
     metal->encode_wait(commands, event->event, event->value);
     has_foreign = true;
 }
@@ -367,18 +449,21 @@ event_query(uint32_t id)
 {
     std::lock_guard<std::recursive_mutex> outer(encoding);
     auto event = event_of(id);
-    return metal->event_value(event->event) >= event->value;
+    return event->value != 0 && metal->event_value(event->event) >= event->value;
 }
 
 void
 event_synchronize(uint32_t id)
 {
     std::shared_ptr<Event> event;
+    uint64_t value;
     {
         std::lock_guard<std::recursive_mutex> outer(encoding);
+        refuse_in_child();
         event = event_of(id);
+        value = event->value;
     }
-    metal->event_wait(event->event, event->value);
+    metal->event_wait(event->event, value);
 }
 
 double
@@ -401,7 +486,6 @@ get_command_buffer()
     using namespace torch_mps;
     std::lock_guard<std::recursive_mutex> outer(encoding);
     open_commands();
-    epoch += 1;
     has_foreign = true;
     return commands;
 }

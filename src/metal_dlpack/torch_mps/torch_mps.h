@@ -54,38 +54,32 @@ void limit_memory(uint64_t nbytes); // 0: no limit
 
 // ---- queue.cpp ----
 
-// Memory in which operators compute while the bytes of a buffer are still to arrive.
+// Where the bytes of a buffer are for one operator, at the places that they have in the buffer: a copy, of the bytes
+// that it uses, or a new result.  Nobody changes it once the operator has ended.
 struct Shadow {
     char *bytes;
-    size_t nbytes;
     std::unique_ptr<char[]> owned;
     c10::Storage kept; // or the memory is a storage's
-    int arrivals;      // under way, or of an operator that computes; behind the lock of shadows
-    uint64_t
-        epoch; // in which it may be written: until something else is encoded or all is committed
 };
 using ShadowRef = std::shared_ptr<Shadow>;
 
 // Part of an MTLBuffer that an operator uses: the items of a tensor, or all bytes.
 struct Use {
     metal_range range;
-    ShadowRef
-        shadow; // of what is written: where the bytes are until they arrive; null: in the buffer
+    ShadowRef shadow; // of what is written: from where the bytes arrive; null: they are there
     size_t itemsize;
     std::vector<int64_t> sizes, strides; // in bytes
 };
 
 // Before an operator: what others have encoded on the queue is done.  True: its bytes arrive later.
 bool queue_begin();
-// Where the bytes of a buffer are for an operator that begins.
-char *queue_read(void *handle, ShadowRef *keep);
-char *queue_write(void *handle, ShadowRef *keep);
-// A new buffer's bytes are in the storage's memory, until they have arrived.
-ShadowRef queue_adopt(void *handle, const c10::Storage &cpu);
-void queue_let_go(
-    const ShadowRef &shadow); // of queue_write and queue_adopt, once its uses are encoded
+// The bytes from `begin` to `end` of a buffer as torch's queue will leave them, for an operator that begins.  Null:
+// they are in the buffer, and it does not write.
+ShadowRef queue_shadow(void *handle, size_t begin, size_t end, bool is_written);
+ShadowRef shadow_of_result(const c10::Storage &cpu);
 
 bool queue_is_recording(); // uses are to be told
+// Behind all that was told before.  What is written with a shadow arrives when the queue comes to it.
 void queue_use(const std::vector<Use> &written, const std::vector<metal_range> &read);
 void queue_commit();
 void queue_synchronize(); // all that torch was asked for is done
