@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import shutil
 import sys
 import sysconfig
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from metal_dlpack.msl import cache, child
+from metal_dlpack.msl.errors import CompilerError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +28,21 @@ def library(torch: Any) -> Path:
     """Return the path of the library for this torch; raise RuntimeError where no compiler makes it."""
     sources = sorted([*HERE.glob("*.cpp"), *HERE.glob("*.h")])
     key = ["torch_mps", torch.__version__, str(torch.version.git_version), sys.version, sysconfig.get_platform()]
-    return cache.made([*key, *(path.read_bytes() for path in sources)], ".so", lambda path: _compile(torch, path))
+    key += [path.read_text() for path in sources]
+    with contextlib.nullcontext() if cache.is_sound(cache.entry(key, ".so")) else _one_at_a_time(cache.folder()):
+        return cache.made(key, ".so", lambda path: _compile(torch, path))
+
+
+@contextlib.contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """Of the processes that begin together, as workers of tests do, one compiles: it takes 1.5 GB of memory."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks: each compiles its own
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _compile(torch: Any, path: Path) -> None:
@@ -49,7 +67,10 @@ def _compile(torch: Any, path: Path) -> None:
         "-o",
         str(path),
     ]
-    status, _, errors = child.run(command, "", seconds=MOST_SECONDS)
+    try:
+        status, _, errors = child.run(command, "", seconds=MOST_SECONDS)
+    except CompilerError as error:
+        status, errors = 1, str(error)
     if status != 0:
         raise RuntimeError(
             f"softmetal.torch_mps: {compiler[0]} cannot compile torch's mps device for torch {torch.__version__}:\n"
