@@ -6,8 +6,12 @@
 #include "torch_mps.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/SparseCsrTensorUtils.h>
+#include <ATen/SparseTensorImpl.h>
 #include <ATen/core/List.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/native/SparseTensorUtils.h>
+#include <ATen/native/TensorFactories.h>
 #include <ATen/ops/_scaled_dot_product_attention_math.h>
 #include <torch/library.h>
 
@@ -24,6 +28,8 @@ using StoragePtr = c10::intrusive_ptr<StorageImpl>;
 
 const c10::DispatchKeySet mps_keys(c10::DispatchKey::MPS);
 const c10::DispatchKeySet cpu_keys(c10::DispatchKey::CPU);
+const c10::DispatchKeySet sparse_mps_keys(c10::DispatchKey::SparseMPS);
+const c10::DispatchKeySet sparse_cpu_keys(c10::DispatchKey::SparseCPU);
 
 void
 check_dtype(c10::ScalarType dtype)
@@ -64,8 +70,10 @@ struct Pair {
 
 class Call {
   public:
-    Call(const c10::OperatorHandle &op, Stack *stack)
-        : op(op), stack(stack), begin(stack->size() - op.schema().arguments().size())
+    // `keys` says whose kernel runs: the CPU's for dense tensors, or for sparse ones.
+    Call(const c10::OperatorHandle &op, c10::DispatchKeySet keys, Stack *stack)
+        : op(op), keys(keys), stack(stack),
+          begin(stack->size() - op.schema().arguments().size())
     {
     }
 
@@ -76,12 +84,16 @@ class Call {
     void add_part(const Tensor &tensor, const c10::Argument &argument);
     void to_cpu(size_t position);
     Tensor tensor_to_cpu(const Tensor &tensor, bool is_written);
+    Tensor sparse_to_cpu(const Tensor &tensor, bool is_written);
     StoragePtr storage_to_cpu(StorageImpl *ours, bool is_written);
     void settle();
     void settle_storages();
     void tell();
     c10::IValue value_back(const c10::IValue &value);
     Tensor tensor_back(const Tensor &tensor);
+    Tensor sparse_back(const Tensor &tensor);
+    const Tensor *known(const Tensor &cpu) const;
+    void check_layout(const Tensor &tensor) const;
     c10::Storage storage_back(const c10::Storage &cpu);
     c10::DataPtr memory_back(const c10::Storage &cpu, ShadowRef *shadow);
     ShadowRef shadow_of(StorageImpl *ours, void *handle);
@@ -89,12 +101,14 @@ class Call {
     bool only_views() const;
 
     const c10::OperatorHandle &op;
+    c10::DispatchKeySet keys;
     Stack *stack;
     size_t begin;
     bool is_late = false;
     c10::SmallVector<Part, 6> parts; // where bytes arrive later
     c10::SmallVector<Side, 6> sides;
-    c10::SmallVector<Pair, 6> pairs;
+    c10::SmallVector<Pair, 6> pairs;               // dense tensors, also those in a sparse one
+    c10::SmallVector<Pair, 2> sparse_pairs;        // their indices and values are in `pairs`
     c10::SmallVector<c10::TensorImpl *, 4> theirs; // arguments on the CPU
     c10::SmallVector<StoragePtr, 2> kept;
 };
@@ -140,7 +154,7 @@ Call::must_wait() const
     return false;
 }
 
-// Whether the operator looks at no item: its results are views of its arguments.
+// Whether the operator looks at no item: its results are views of its arguments.  Those of sparse tensors are none.
 bool
 Call::only_views() const
 {
@@ -148,7 +162,7 @@ Call::only_views() const
     auto is_view = [](const c10::Argument &returned) {
         return returned.alias_info() != nullptr && !returned.alias_info()->isWrite();
     };
-    return !schema.returns().empty() &&
+    return keys == cpu_keys && !schema.returns().empty() &&
            std::all_of(schema.returns().begin(), schema.returns().end(), is_view) &&
            std::none_of(schema.arguments().begin(), schema.arguments().end(), is_written);
 }
@@ -187,6 +201,12 @@ void
 Call::add_part(const Tensor &tensor, const c10::Argument &argument)
 {
     bool writes = is_written(argument);
+    if (is_mps(tensor) && tensor.is_sparse()) {
+        auto *impl = at::sparse::get_sparse_impl(tensor);
+        add_part(impl->indices(), argument);
+        add_part(impl->values(), argument);
+        return;
+    }
     if (!is_mps(tensor) || tensor.storage().data() == nullptr ||
         (tensor.numel() == 0 && !writes)) {
         return;
@@ -285,11 +305,42 @@ Call::tensor_to_cpu(const Tensor &tensor, bool is_written)
         }
         return tensor;
     }
+    if (tensor.layout() == c10::kSparse) {
+        return sparse_to_cpu(tensor, is_written);
+    }
     StoragePtr storage = storage_to_cpu(tensor.storage().unsafeGetStorageImpl(), is_written);
     Tensor cpu = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage), cpu_keys,
                                                           tensor.dtype());
     copy_facts(tensor, cpu);
     pairs.push_back({tensor, cpu, is_written});
+    return cpu;
+}
+
+void
+set_sparse(const Tensor &sparse, const Tensor &like, const Tensor &indices,
+           const Tensor &values)
+{
+    auto *impl = at::sparse::get_sparse_impl(sparse), *from = at::sparse::get_sparse_impl(like);
+    impl->raw_resize_(from->sparse_dim(), from->dense_dim(), from->sizes());
+    impl->set_indices_and_values_unsafe(indices, values);
+    impl->set_coalesced(from->coalesced());
+}
+
+// Its indices and values are dense tensors, over the same bytes as any.
+Tensor
+Call::sparse_to_cpu(const Tensor &tensor, bool is_written)
+{
+    for (Pair &pair : sparse_pairs) { // out= may be one of the arguments
+        if (pair.ours.is_same(tensor)) {
+            pair.is_written |= is_written;
+            return pair.cpu;
+        }
+    }
+    auto *impl = at::sparse::get_sparse_impl(tensor);
+    Tensor cpu = at::detail::make_tensor<at::SparseTensorImpl>(sparse_cpu_keys, tensor.dtype());
+    set_sparse(cpu, tensor, tensor_to_cpu(impl->indices(), is_written),
+               tensor_to_cpu(impl->values(), is_written));
+    sparse_pairs.push_back({tensor, cpu, is_written});
     return cpu;
 }
 
@@ -381,23 +432,64 @@ Call::storage_back(const c10::Storage &cpu)
     return c10::Storage(ours);
 }
 
+// What stands for a tensor that the operator was given.
+const Tensor *
+Call::known(const Tensor &cpu) const
+{
+    for (const Pair &pair : pairs) {
+        if (pair.cpu.is_same(cpu)) {
+            return &pair.ours;
+        }
+    }
+    for (const Pair &pair : sparse_pairs) {
+        if (pair.cpu.is_same(cpu)) {
+            return &pair.ours;
+        }
+    }
+    bool is_theirs =
+        std::find(theirs.begin(), theirs.end(), cpu.unsafeGetTensorImpl()) != theirs.end();
+    return is_theirs ? &cpu : nullptr;
+}
+
+// As on a Mac, mps has dense tensors and sparse ones in coordinates.
+void
+Call::check_layout(const Tensor &tensor) const
+{
+    TORCH_CHECK_NOT_IMPLEMENTED(!at::sparse_csr::is_sparse_compressed(tensor),
+                                "Could not run 'new_compressed_tensor' from the '", the_device,
+                                "' device.)");
+    TORCH_CHECK_NOT_IMPLEMENTED((tensor.layout() == c10::kStrided || tensor.is_sparse()) &&
+                                    !tensor.is_quantized() && !tensor.is_nested(),
+                                "Could not run '", op.operator_name(),
+                                "' with arguments from the 'MPS' backend.");
+}
+
+Tensor
+Call::sparse_back(const Tensor &tensor)
+{
+    auto *impl = at::sparse::get_sparse_impl(tensor);
+    Tensor indices = tensor_back(impl->indices()), values = tensor_back(impl->values());
+    Tensor ours =
+        at::detail::make_tensor<at::SparseTensorImpl>(sparse_mps_keys, tensor.dtype());
+    set_sparse(ours, tensor, indices, values);
+    sparse_pairs.push_back({ours, tensor, false});
+    return ours;
+}
+
 Tensor
 Call::tensor_back(const Tensor &tensor)
 {
     if (!tensor.defined() || tensor.device().type() != c10::DeviceType::CPU) {
         return tensor;
     }
-    auto *impl = tensor.unsafeGetTensorImpl();
-    for (const Pair &pair : pairs) {
-        if (pair.cpu.unsafeGetTensorImpl() == impl) {
-            return pair.ours;
-        }
+    if (const Tensor *found = known(tensor)) {
+        return *found;
     }
-    if (std::find(theirs.begin(), theirs.end(), impl) != theirs.end() ||
-        tensor.layout() != c10::kStrided) {
-        return tensor;
-    }
+    check_layout(tensor);
     check_dtype(tensor.scalar_type());
+    if (tensor.layout() == c10::kSparse) {
+        return sparse_back(tensor);
+    }
     const Pair *base = nullptr;
     for (const Pair &pair : pairs) {
         if (pair.cpu.storage().unsafeGetStorageImpl() ==
@@ -475,6 +567,14 @@ Call::settle()
             impl->set_sizes_and_strides(cpu.sizes(), cpu.strides(), cpu.storage_offset());
         }
     }
+    for (size_t i = 0, count = sparse_pairs.size(); i < count; i++) {
+        Pair pair = sparse_pairs[i];
+        if (pair.is_written) {
+            auto *impl = at::sparse::get_sparse_impl(pair.cpu);
+            Tensor indices = tensor_back(impl->indices()), values = tensor_back(impl->values());
+            set_sparse(pair.ours, pair.cpu, indices, values);
+        }
+    }
 }
 
 Use
@@ -541,7 +641,7 @@ Call::run()
     }
     {
         Computing computing(!is_late);
-        op.redispatchBoxed(cpu_keys, stack);
+        op.redispatchBoxed(keys, stack);
     }
     settle();
     for (size_t i = stack->size() - op.schema().returns().size(); i < stack->size(); i++) {
@@ -555,7 +655,21 @@ Call::run()
 void
 compute(const c10::OperatorHandle &op, Stack *stack)
 {
-    Call(op, stack).run();
+    Call(op, cpu_keys, stack).run();
+}
+
+// Of operators with a sparse tensor among their arguments.
+void
+compute_sparse(const c10::OperatorHandle &op, Stack *stack)
+{
+    Call(op, sparse_cpu_keys, stack).run();
+}
+
+// What makes sparse tensors, and asks what they are made of, is the same for all devices.
+void
+ask_sparse(const c10::OperatorHandle &op, Stack *stack)
+{
+    op.redispatchBoxed(sparse_cpu_keys, stack);
 }
 
 // ---- operators with a kernel of their own ----
@@ -577,6 +691,18 @@ empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride,
     check_dtype(c10::dtype_or_default(dtype));
     return at::detail::empty_strided_generic(size, stride, &metal_memory(), mps_keys,
                                              c10::dtype_or_default(dtype));
+}
+
+// All zeros, of no bytes: what gradients that are not there are.
+Tensor
+zero_tensor(c10::IntArrayRef size, std::optional<c10::ScalarType> dtype,
+            std::optional<c10::Layout>, std::optional<c10::Device>, std::optional<bool>)
+{
+    static at::native::ZeroTensorAllocator allocator(the_device);
+    check_dtype(c10::dtype_or_default(dtype));
+    return at::detail::empty_generic(size, &allocator,
+                                     mps_keys.add(c10::DispatchKey::ZeroTensor),
+                                     c10::dtype_or_default(dtype), std::nullopt);
 }
 
 const c10::OperatorHandle &
@@ -624,6 +750,34 @@ attention(const Tensor &query, const Tensor &key, const Tensor &value,
                                                               enable_gqa));
 }
 
+using Boxed = void(const c10::OperatorHandle &, Stack *);
+
+// Of many operators torch has, beside the CPU's own kernel, a form for all devices: it would come before the fallback,
+// and is slower or rounds otherwise.
+template <Boxed *computes>
+void
+prefer_own_kernels(torch::Library &library, c10::DispatchKey ours, c10::DispatchKey cpu)
+{
+    using c10::DispatchKey;
+    auto &dispatcher = c10::Dispatcher::singleton();
+    for (const c10::OperatorName &name : dispatcher.getAllOpNames()) {
+        auto op = dispatcher.findOp(name);
+        if (!op || name.getNamespace() != "aten" || !op->hasKernelForDispatchKey(cpu) ||
+            op->hasKernelForDispatchKey(ours)) {
+            continue;
+        }
+        for (DispatchKey for_all :
+             {DispatchKey::CompositeImplicitAutograd, DispatchKey::CompositeExplicitAutograd,
+              DispatchKey::CompositeExplicitAutogradNonFunctional}) {
+            if (op->hasKernelForDispatchKey(for_all)) {
+                library.impl(c10::toString(name).c_str(),
+                             torch::CppFunction::makeFromBoxedFunction<computes>());
+                break;
+            }
+        }
+    }
+}
+
 } // namespace
 
 } // namespace torch_mps
@@ -643,10 +797,28 @@ TORCH_LIBRARY_IMPL(aten, MPS, library)
     library.impl("convolution_backward_overrideable",
                  torch::CppFunction::makeFromBoxedFunction<&torch_mps::convolution_backward>());
     library.impl("scaled_dot_product_attention", torch_mps::attention);
-    // Of these torch has a slow form for all devices, which would come before the fallback.
-    for (const char *name : {"native_layer_norm"}) {
-        library.impl(name, torch::CppFunction::makeFromBoxedFunction<&torch_mps::compute>());
+    library.impl("_efficientzerotensor", torch_mps::zero_tensor);
+    torch_mps::prefer_own_kernels<torch_mps::compute>(library, c10::DispatchKey::MPS,
+                                                      c10::DispatchKey::CPU);
+}
+
+TORCH_LIBRARY_IMPL(_, SparseMPS, library)
+{
+    library.fallback(torch::CppFunction::makeFromBoxedFunction<&torch_mps::compute_sparse>());
+}
+
+TORCH_LIBRARY_IMPL(aten, SparseMPS, library)
+{
+    for (const char *name :
+         {"_sparse_coo_tensor_with_dims", "_sparse_coo_tensor_with_dims_and_tensors",
+          "empty.memory_format", "empty_like", "sparse_dim", "dense_dim", "_nnz",
+          "is_coalesced", "_coalesced_", "indices", "_indices", "values", "_values",
+          "is_pinned"}) {
+        library.impl(name, torch::CppFunction::makeFromBoxedFunction<&torch_mps::ask_sparse>());
     }
+    torch_mps::prefer_own_kernels<torch_mps::compute_sparse>(library,
+                                                             c10::DispatchKey::SparseMPS,
+                                                             c10::DispatchKey::SparseCPU);
 }
 
 TORCH_LIBRARY_IMPL(aten, AutogradMPS, library)
