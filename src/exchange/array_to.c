@@ -125,7 +125,8 @@ export_for(md_state *state, PyObject *op, PyTypeObject *target, bool is_torchs)
     if (is_torchs && torch_check_memory(state, "Array.to") < 0) {
         return NULL;
     }
-    int is_told = tracking_is_quiet() ? 0 : foreign_order_taker(state, target, array_cast(op));
+    bool is_quiet = tracking_is_quiet(array_storage(array_cast(op))->handle);
+    int is_told = is_quiet ? 0 : foreign_order_taker(state, target, array_cast(op));
     if (is_told < 0) {
         return NULL;
     }

@@ -113,7 +113,9 @@ make_visible(ArrayObject *self, DLDeviceType device, const stream_order *order)
     metal_storage *storage = array_storage(self);
     PyObject *op = (PyObject *)self;
     if (device != kDLCPU) {
-        if (self->nitems > 0 && !tracking_is_quiet() && /* or the state need not be looked up */
+        bool is_free =
+            self->nitems == 0 || order->is_ordered || tracking_is_quiet(storage->handle);
+        if (!is_free && /* or the state need not be looked up */
             wait_rule_for_gpu(state_of(op), "Array.__dlpack__", storage, order) < 0) {
             return -1;
         }

@@ -296,8 +296,11 @@ is_let_go(const metal_storage *storage)
 static void
 release_ours(metal_storage *storage)
 {
-    bool is_free =
-        !storage->is_labelled && (!storage_is_exported(storage) || is_let_go(storage));
+    bool is_let = storage_is_exported(storage) && is_let_go(storage);
+    bool is_free = !storage->is_labelled && (!storage_is_exported(storage) || is_let);
+    if (is_let) {
+        WATCH_FREE(storage->handle);
+    }
     tracking_forget(storage->handle);
     pool_give(storage, is_free);
 }

@@ -104,7 +104,7 @@ tracking_copy_marks(const bridge_buffer *buffer, bool is_for_writing,
                     stream_mark marks[TRACKING_MARKS])
 {
     int count = 0;
-    if (tracking_is_quiet() || buffer == NULL) {
+    if (tracking_is_quiet(buffer) || buffer == NULL) {
         return 0;
     }
     lock_take(LOCK_TRACKING);
@@ -180,7 +180,7 @@ tracking_take_failure(metal_stream *stream, bridge_error *error)
 void
 tracking_forget(const bridge_buffer *buffer)
 {
-    if (tracking_is_quiet() || buffer == NULL) {
+    if (tracking_is_quiet(buffer) || buffer == NULL) {
         return;
     }
     lock_take(LOCK_TRACKING);

@@ -21,14 +21,16 @@
 
 extern uint32_t tracking_count; /* atomic: how many records there are */
 
-/* Is the whole GPU idle, as far as we know?  One load. */
+/* Is the whole GPU idle, as far as we know?  One load.  `buffer`, which may be NULL, is what the caller
+ * is about: the validation is told of no other, or it would depend on timing what else it takes to
+ * be in order. */
 static inline bool
-tracking_is_quiet(void)
+tracking_is_quiet(const bridge_buffer *buffer)
 {
     bool is_quiet = __atomic_load_n(&tracking_count, __ATOMIC_ACQUIRE) == 0;
     /* mutant survives (condition always): validation alone: a race may be missed */
     if (is_quiet) {
-        WATCH_QUIET();
+        WATCH_QUIET(buffer);
     }
     return is_quiet;
 }

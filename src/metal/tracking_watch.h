@@ -35,10 +35,11 @@
 #define WATCH_REACHED(event, value) WATCH(softmetal_host_reached(event, value))
 /* A handler leaves what it knows about the work on a buffer; whoever looks that up afterwards
  * learns it. */
-#define WATCH_LEAVE(buffer) \
-    WATCH((softmetal_host_release(buffer), softmetal_host_release(NULL)))
+#define WATCH_LEAVE(buffer) WATCH(softmetal_host_release(buffer))
+/* Nobody uses the buffer any more: Metal holds no reference to it. */
+#define WATCH_FREE(buffer) WATCH(softmetal_host_frees(buffer))
 #define WATCH_LOOK_UP(buffer) WATCH(softmetal_host_acquire(buffer))
-/* No work of ours is in flight. */
-#define WATCH_QUIET() WATCH(softmetal_host_acquire(NULL))
+/* No work of ours is in flight, so none on this buffer; NULL: there is none. */
+#define WATCH_QUIET(buffer) ((buffer) != NULL ? WATCH(softmetal_host_acquire(buffer)) : (void)0)
 
 #endif /* MD_TRACKING_WATCH_H */

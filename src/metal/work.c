@@ -394,7 +394,7 @@ work_mark_storage(metal_stream *stream, metal_storage *storage, stream_mark *out
     bridge_status status = BRIDGE_OK;
     stream_mark marks[TRACKING_MARKS];
     int count = 0;
-    if (storage->handle != NULL && !tracking_is_quiet()) {
+    if (storage->handle != NULL && !tracking_is_quiet(storage->handle)) {
         lock_take(LOCK_TRACKING);
         count = tracking_list_locked(storage->handle, true, NULL, false, marks);
         *out = count == 1 ? marks[0] : (stream_mark){.stream = stream};
@@ -419,7 +419,7 @@ work_mark_storage(metal_stream *stream, metal_storage *storage, stream_mark *out
 bridge_status
 work_wait_storage(metal_stream *stream, metal_storage *storage)
 {
-    if (storage->handle == NULL || tracking_is_quiet()) {
+    if (storage->handle == NULL || tracking_is_quiet(storage->handle)) {
         return BRIDGE_OK;
     }
     /* Whoever uses the stream may write: the wait counts as a write. */

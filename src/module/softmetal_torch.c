@@ -117,10 +117,16 @@ encode_use(void *commands, const metal_range *written, metal_arrive *arrive, voi
                                              .offset_bytes = read[i].offset,
                                              .nbytes = read[i].nbytes};
     }
-    return device_kernel_load(&use, torch_device(), &kernel) == BRIDGE_OK &&
-           bridge_encode_kernel(commands, kernel, arguments,
-                                2 + (read_count < MOST_READS ? read_count : MOST_READS),
-                                &grid) == BRIDGE_OK;
+    bool is_encoded =
+        device_kernel_load(&use, torch_device(), &kernel) == BRIDGE_OK &&
+        bridge_encode_kernel(commands, kernel, arguments,
+                             2 + (read_count < MOST_READS ? read_count : MOST_READS),
+                             &grid) == BRIDGE_OK;
+    if (is_encoded) {
+        /* nobody knows when torch commits: a wait that is missing is missing from here on */
+        softmetal_host_encoded(commands);
+    }
+    return is_encoded;
 }
 
 typedef struct completion {
@@ -188,7 +194,7 @@ event_value(void *event)
 static void
 event_wait(void *event, uint64_t value)
 {
-    while (!bridge_event_wait(event, value, 1000)) {
+    while (!bridge_event_wait(event, value, 1000) && !bridge_is_forked()) {
     }
 }
 

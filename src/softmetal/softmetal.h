@@ -70,6 +70,12 @@ void softmetal_host_access(const void *buffer, size_t offset_bytes, size_t nbyte
 /* The calling thread knows by means of its own (a counter, a condition) that an MTLSharedEvent
  * has had this value. */
 void softmetal_host_reached(const void *event, uint64_t value);
+/* Whoever encodes on this id<MTLCommandBuffer> commits it when it likes: what was encoded last counts
+ * as begun from now on, not from the commit on.  Before it is committed. */
+void softmetal_host_encoded(const void *commands);
+/* An MTLBuffer that no command buffer keeps is about to be given to somebody else: all its uses are
+ * over. */
+void softmetal_host_frees(const void *buffer);
 /* As unlocking and locking a mutex would: release leaves at an MTLBuffer what the calling thread
  * knows, acquire learns what was left there.  NULL: at one more place, which is no buffer's. */
 void softmetal_host_release(const void *buffer);

@@ -11,7 +11,7 @@ wait_rule_for_busy_cpu(PyObject *op, const char *function, const touched_bytes *
                        bool is_for_writing)
 {
     metal_storage *storage = bytes->storage;
-    if (!tracking_is_quiet() &&
+    if (!tracking_is_quiet(storage->handle) &&
         waiting_for_busy_storage(state_of(op), function, storage, is_for_writing) < 0) {
         return -1;
     }

@@ -35,7 +35,7 @@ static inline int
 wait_rule_for_work(md_state *state, const char *function, metal_storage *storage,
                    bool is_for_writing)
 {
-    if (tracking_is_quiet()) {
+    if (tracking_is_quiet(storage->handle)) {
         return 0;
     }
     return waiting_for_busy_storage(state, function, storage, is_for_writing);
@@ -58,7 +58,7 @@ static inline int
 wait_rule_for_cpu(PyObject *op, const char *function, const touched_bytes *bytes,
                   bool is_for_writing)
 {
-    return tracking_is_quiet() && !WATCH_IS_ON()
+    return tracking_is_quiet(NULL) && !WATCH_IS_ON()
                ? 0
                : wait_rule_for_busy_cpu(op, function, bytes, is_for_writing);
 }
@@ -71,7 +71,7 @@ static inline int
 wait_rule_for_gpu(md_state *state, const char *function, metal_storage *storage,
                   const stream_order *order)
 {
-    return order->is_ordered || tracking_is_quiet()
+    return order->is_ordered || tracking_is_quiet(storage->handle)
                ? 0
                : wait_rule_for_busy_gpu(state, function, storage, order);
 }

@@ -1,9 +1,11 @@
 // memory.cpp: see torch_mps.h.
 //
 // Owns: the length of each piece of memory that torch has, by its address.
+// Note: torch's figures count MTLBuffers, as memory_stats() does: lengths are those of size classes.
 #include "torch_mps.h"
 
 #include <c10/core/CPUAllocator.h>
+#include <pthread.h>
 
 #include <atomic>
 #include <mutex>
@@ -13,8 +15,10 @@ namespace torch_mps {
 
 namespace {
 
-std::mutex lock;
-std::unordered_map<void *, size_t> lengths; // behind the lock
+// Never destroyed: torch frees memory until the very end of the process.
+std::mutex &lock = *new std::mutex;
+std::unordered_map<void *, size_t> &lengths =
+    *new std::unordered_map<void *, size_t>; // behind the lock
 std::atomic<size_t> allocated;
 std::atomic<uint64_t> most; // 0: no limit
 
@@ -31,37 +35,70 @@ refuse(size_t nbytes)
     std::abort(); // TORCH_CHECK has thrown
 }
 
-void *
-memory_new(size_t nbytes)
+struct Memory {
+    void *address, *handle;
+};
+
+// Null: there is no room.
+Memory
+try_memory(size_t nbytes)
 {
     uint64_t limit = most.load();
-    void *address =
-        limit != 0 && allocated.load() + nbytes > limit ? nullptr : metal->memory_new(nbytes);
-    if (address == nullptr) {
+    if (limit != 0 && (nbytes > limit || allocated.load() > limit - nbytes)) {
+        return {nullptr, nullptr};
+    }
+    void *address = metal->memory_new(nbytes);
+    void *handle = address == nullptr ? nullptr : metal->memory_handle(address, nbytes);
+    if (handle == nullptr) {
+        return {nullptr, nullptr};
+    }
+    size_t length = metal->buffer_nbytes(handle);
+    std::lock_guard<std::mutex> guard(lock);
+    lengths[address] = length;
+    allocated += length;
+    return {address, handle};
+}
+
+Memory
+memory_new(size_t nbytes)
+{
+    Memory memory = try_memory(nbytes);
+    if (memory.address == nullptr) {
+        // What is in flight keeps buffers that nobody else has any more.
+        queue_synchronize();
+        metal->empty_pool();
+        memory = try_memory(nbytes);
+    }
+    if (memory.address == nullptr) {
         refuse(nbytes);
     }
-    std::lock_guard<std::mutex> guard(lock);
-    lengths[address] = nbytes;
-    allocated += nbytes;
-    return address;
+    return memory;
 }
 
 c10::DeleterFnPtr usual_deleter;
 
+bool
+forget(void *address)
+{
+    std::lock_guard<std::mutex> guard(lock);
+    auto found = lengths.find(address);
+    if (found == lengths.end()) {
+        return false;
+    }
+    allocated -= found->second;
+    lengths.erase(found);
+    return true;
+}
+
 void
 memory_free(void *address)
 {
-    {
-        std::lock_guard<std::mutex> guard(lock);
-        auto found = lengths.find(address);
-        if (found == lengths.end()) {
-            address != nullptr &&usual_deleter != nullptr ? usual_deleter(address) : void();
-            return;
-        }
-        allocated -= found->second;
-        lengths.erase(found);
+    if (forget(address)) {
+        metal->memory_free(address);
     }
-    metal->memory_free(address);
+    else if (address != nullptr && usual_deleter != nullptr) {
+        usual_deleter(address);
+    }
 }
 
 struct MetalMemory final : c10::Allocator {
@@ -70,8 +107,8 @@ struct MetalMemory final : c10::Allocator {
         if (nbytes == 0) {
             return {nullptr, the_device};
         }
-        void *address = memory_new(nbytes);
-        return {metal->memory_handle(address, nbytes), address, memory_free, the_device};
+        Memory memory = memory_new(nbytes);
+        return {memory.handle, memory.address, memory_free, the_device};
     }
 
     void copy_data(void *to, const void *from, size_t nbytes) const override
@@ -90,7 +127,7 @@ struct ComputedMemory final : c10::Allocator {
         if (!gives_buffers || nbytes == 0) {
             return usual->allocate(nbytes);
         }
-        void *address = memory_new(nbytes);
+        void *address = memory_new(nbytes).address;
         return {address, address, memory_free, c10::Device(c10::DeviceType::CPU)};
     }
 
@@ -123,6 +160,8 @@ replace_cpu_allocator()
     computed_memory.usual = c10::GetCPUAllocator();
     usual_deleter = computed_memory.usual->raw_deleter();
     c10::SetCPUAllocator(&computed_memory);
+    // The lock is free in a child, which frees what it inherits.
+    (void)pthread_atfork([] { lock.lock(); }, [] { lock.unlock(); }, [] { lock.unlock(); });
 }
 
 Computing::Computing(bool is_direct) : before(std::exchange(gives_buffers, is_direct))

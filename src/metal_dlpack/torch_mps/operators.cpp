@@ -627,11 +627,9 @@ void
 Call::run()
 {
     bool looks = !only_views();
+    bool waits = looks && must_wait();
     if (looks) {
         is_late = queue_begin();
-        if (must_wait()) {
-            queue_synchronize();
-        }
         if (is_late) {
             find_parts();
         }
@@ -649,6 +647,9 @@ Call::run()
     }
     if (looks && queue_is_recording()) {
         tell();
+    }
+    if (waits) { // behind its own use: whoever has the number may write the memory
+        queue_synchronize();
     }
 }
 

@@ -371,4 +371,14 @@ read_time(soft_lane *lane, const double *time)
     [self encodePass:SOFT_PASS_SIGNAL event:event value:value for:"encodeSignalEvent:value:"];
 }
 
+/* In here to reach the program: no message, for Metal has none that it could be. */
+void
+softmetal_host_encoded(const void *commands)
+{
+    SoftMetalCommandBuffer *buffer = (SoftMetalCommandBuffer *)commands;
+    if (soft_races_are_watched() && buffer->_program.pass_count > 0) {
+        soft_races_encoded([buffer openPass]);
+    }
+}
+
 @end

@@ -155,6 +155,15 @@ softmetal_host_reached(const void *event, uint64_t value)
 }
 
 void
+softmetal_host_frees(const void *buffer)
+{
+    soft_storage *storage = soft_races_are_watched() ? storage_of(buffer) : NULL;
+    if (storage != NULL) {
+        soft_races_forget_uses(storage);
+    }
+}
+
+void
 softmetal_host_release(const void *buffer)
 {
     soft_storage *storage = soft_races_are_watched() ? storage_of(buffer) : NULL;

@@ -129,6 +129,7 @@ soft_program_clear(soft_program *program)
         clear_fences(pass->updated, pass->updated_count);
         clear_fences(pass->awaited, pass->awaited_count);
         soft_event_release(pass->event);
+        free(pass->known);
         for (size_t command = 0; command < pass->command_count; command++) {
             soft_dispatch_free(pass->commands[command].dispatch);
         }

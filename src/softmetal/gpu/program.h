@@ -52,6 +52,8 @@ typedef struct soft_pass {
     uint64_t value;
     soft_event **updated, **awaited; /* fences, as tokens: owned (+1) each */
     size_t updated_count, awaited_count;
+    struct soft_race_clock
+        *known; /* owned; what came before it; NULL: what did before the commit */
     /* the worker's own */
     bool is_done;
     uint64_t deadline_ns; /* of a wait that others may overtake; 0: it has not begun */

@@ -123,6 +123,22 @@ soft_race_work_new(void)
 }
 
 void
+soft_races_encoded(soft_pass *pass)
+{
+    if (!soft_races_are_watched() || pass->known != NULL) {
+        return;
+    }
+    pass->known = calloc(1, sizeof *pass->known);
+    /* mutant survives (dropped error): only test_no_memory.py's long tests watch races */
+    if (pass->known == NULL) {
+        soft_end_without_memory("what came before a command");
+    }
+    pthread_mutex_lock(&lock);
+    *pass->known = pass_on_locked();
+    pthread_mutex_unlock(&lock);
+}
+
+void
 soft_races_begin(soft_race_work *work, soft_race_queue *queue, size_t pass_count)
 {
     if (work == NULL || queue == NULL) {
@@ -194,7 +210,7 @@ run_encoder(const soft_race_work *work, const soft_pass *pass, uint64_t number,
             soft_race_report *report)
 {
     soft_race_queue *queue = work->queue;
-    soft_race_clock clock = work->commit;
+    soft_race_clock clock = pass->known != NULL ? *pass->known : work->commit;
     soft_race_clock_join(&clock, &queue->waited);
     viewpoint here = {&clock, queue->component, number, 0};
     here.before = soft_race_order_learn(&queue->recent, queue->component, pass, number);
@@ -328,6 +344,15 @@ soft_races_cpu_acquires(soft_storage *storage)
         }
         pthread_mutex_unlock(&lock);
     }
+}
+
+void
+soft_races_forget_uses(soft_storage *storage)
+{
+    pthread_mutex_lock(&lock);
+    soft_race_shadow_free(storage->shadow);
+    storage->shadow = NULL;
+    pthread_mutex_unlock(&lock);
 }
 
 void

@@ -36,6 +36,8 @@ void soft_race_queue_free(soft_race_queue *queue); /* NULL is allowed, as in all
 
 /* At commit: what the calling thread knows.  Malloc'ed, or NULL. */
 soft_race_work *soft_race_work_new(void);
+/* The same for one pass, before the commit. */
+void soft_races_encoded(struct soft_pass *pass);
 /* On the worker, in the order of the queue. */
 void soft_races_begin(soft_race_work *work, soft_race_queue *queue, size_t pass_count);
 /* Before a pass does its work, after its wait, before its signal. */
@@ -54,6 +56,7 @@ void soft_races_cpu_waited_for_all(void);
 /* NULL: at no buffer in particular. */
 void soft_races_cpu_releases(struct soft_storage *storage);
 void soft_races_cpu_acquires(struct soft_storage *storage);
+void soft_races_forget_uses(struct soft_storage *storage);
 void soft_races_cpu_uses(struct soft_storage *storage, size_t offset, size_t nbytes,
                          bool is_written);
 
