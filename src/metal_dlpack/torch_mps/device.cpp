@@ -7,6 +7,9 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include <atomic>
+#include <mutex>
+
 namespace torch_mps {
 
 const metal_for_torch *metal;
@@ -18,6 +21,7 @@ namespace {
 
 struct MetalGenerator final : c10::GeneratorImpl {
     at::Generator cpu;
+    std::atomic<uint64_t> draws = 0; // operators that have drawn since the seed
 
     explicit MetalGenerator(at::Generator cpu)
         : GeneratorImpl(the_device, c10::DispatchKeySet(c10::DispatchKey::MPS)),
@@ -27,14 +31,21 @@ struct MetalGenerator final : c10::GeneratorImpl {
     void set_current_seed(uint64_t seed) override
     {
         cpu.set_current_seed(seed);
+        draws = 0;
     }
     void set_offset(uint64_t offset) override
     {
-        cpu.set_offset(offset);
+        TORCH_CHECK(offset == 0 || offset == draws.load(),
+                    "An mps generator on the software Metal draws from the CPU's sequence, in "
+                    "which it cannot go to offset ",
+                    offset, "; set_state goes back to a state that get_state gave.");
+        if (offset == 0) {
+            set_current_seed(current_seed());
+        }
     }
     uint64_t get_offset() const override
     {
-        return cpu.get_offset();
+        return draws.load();
     }
     uint64_t current_seed() const override
     {
@@ -42,6 +53,7 @@ struct MetalGenerator final : c10::GeneratorImpl {
     }
     uint64_t seed() override
     {
+        draws = 0;
         return cpu.seed();
     }
     void set_state(const c10::TensorImpl &state) override
@@ -54,9 +66,17 @@ struct MetalGenerator final : c10::GeneratorImpl {
     }
     MetalGenerator *clone_impl() const override
     {
-        return new MetalGenerator(cpu.clone());
+        auto *clone = new MetalGenerator(cpu.clone());
+        clone->draws = draws.load();
+        return clone;
     }
 };
+
+MetalGenerator *
+ours_of(const at::Generator &generator)
+{
+    return static_cast<MetalGenerator *>(generator.unsafeGetGeneratorImpl());
+}
 
 at::Generator
 new_generator()
@@ -76,9 +96,54 @@ default_generator()
 at::Generator
 cpu_generator(const at::Generator &generator)
 {
-    bool is_ours = generator.defined() && generator.device().type() == c10::DeviceType::MPS;
-    return is_ours ? static_cast<MetalGenerator *>(generator.unsafeGetGeneratorImpl())->cpu
-                   : generator;
+    if (!generator.defined() || generator.device().type() != c10::DeviceType::MPS) {
+        return generator;
+    }
+    ours_of(generator)->draws += 1;
+    return ours_of(generator)->cpu;
+}
+
+namespace {
+
+void
+exchange_sequences(at::CPUGeneratorImpl *a, at::CPUGeneratorImpl *b)
+{
+    auto engine = a->engine();
+    a->set_engine(b->engine());
+    b->set_engine(engine);
+    auto normal = a->next_float_normal_sample();
+    a->set_next_float_normal_sample(b->next_float_normal_sample());
+    b->set_next_float_normal_sample(normal);
+    auto double_normal = a->next_double_normal_sample();
+    a->set_next_double_normal_sample(b->next_double_normal_sample());
+    b->set_next_double_normal_sample(double_normal);
+}
+
+} // namespace
+
+DefaultSequence::DefaultSequence(bool is_ours) : is_ours(is_ours)
+{
+    if (is_ours) {
+        ours_of(default_generator())->draws += 1;
+    }
+    exchange();
+}
+
+DefaultSequence::~DefaultSequence()
+{
+    exchange();
+}
+
+void
+DefaultSequence::exchange() const
+{
+    if (is_ours) {
+        at::Generator cpu = at::detail::getDefaultCPUGenerator();
+        at::Generator ours = ours_of(default_generator())->cpu;
+        std::scoped_lock locks(cpu.mutex(), ours.mutex());
+        exchange_sequences(at::check_generator<at::CPUGeneratorImpl>(cpu),
+                           at::check_generator<at::CPUGeneratorImpl>(ours));
+    }
 }
 
 // ---- the device ----

@@ -198,6 +198,46 @@ elapsed_time(PyObject *, PyObject *arguments)
     return answer([from, to] { return hooks_of_torch().elapsedTimeOfEvents(from, to); });
 }
 
+// Signposts are read by Instruments, on a Mac: here nobody asks for them.
+PyObject *
+start_trace(PyObject *, PyObject *arguments)
+{
+    const char *mode;
+    int waits;
+    if (!PyArg_ParseTuple(arguments, "sp", &mode, &waits)) {
+        return nullptr;
+    }
+    for (const char *known : {"interval", "event", "interval,event", "event,interval"}) {
+        if (strcmp(mode, known) == 0) {
+            Py_RETURN_NONE;
+        }
+    }
+    return PyErr_Format(
+        PyExc_RuntimeError,
+        "Invalid Signpost trace mode: %s; it is 'interval', 'event' or 'interval,event'.",
+        mode);
+}
+
+PyObject *
+get_none(PyObject *, PyObject *)
+{
+    Py_RETURN_NONE;
+}
+
+PyObject *
+get_false(PyObject *, PyObject *)
+{
+    Py_RETURN_FALSE;
+}
+
+PyObject *
+start_capture(PyObject *, PyObject *)
+{
+    PyErr_SetString(PyExc_RuntimeError, "Metal capture is not enabled: the software Metal "
+                                        "writes no .gputrace, which Xcode reads.");
+    return nullptr;
+}
+
 PyMethodDef functions[] = {
     {"_mps_is_available", get_true, METH_NOARGS, nullptr},
     {"_mps_is_on_macos_or_newer", get_true, METH_VARARGS, nullptr},
@@ -218,6 +258,12 @@ PyMethodDef functions[] = {
     {"_mps_synchronizeEvent", synchronize_event, METH_O, nullptr},
     {"_mps_queryEvent", query_event, METH_O, nullptr},
     {"_mps_elapsedTimeOfEvents", elapsed_time, METH_VARARGS, nullptr},
+    {"_mps_profilerStartTrace", start_trace, METH_VARARGS, nullptr},
+    {"_mps_profilerStopTrace", get_none, METH_NOARGS, nullptr},
+    {"_mps_isCaptureEnabled", get_false, METH_NOARGS, nullptr},
+    {"_mps_isCapturing", get_false, METH_NOARGS, nullptr},
+    {"_mps_startCapture", start_capture, METH_O, nullptr},
+    {"_mps_stopCapture", get_none, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -99,6 +99,7 @@ class Call {
     ShadowRef shadow_of(StorageImpl *ours, void *handle);
     bool must_wait() const;
     bool only_views() const;
+    bool draws_without_a_generator() const;
 
     const c10::OperatorHandle &op;
     c10::DispatchKeySet keys;
@@ -152,6 +153,18 @@ Call::must_wait() const
         }
     }
     return false;
+}
+
+// Such as native_dropout: it draws from the default generator of its device.
+bool
+Call::draws_without_a_generator() const
+{
+    auto is_generator = [](const c10::Argument &argument) {
+        return argument.type()->str() == "Generator?";
+    };
+    const auto &arguments = op.schema().arguments();
+    return op.hasTag(at::Tag::nondeterministic_seeded) &&
+           std::none_of(arguments.begin(), arguments.end(), is_generator);
 }
 
 // Whether the operator looks at no item: its results are views of its arguments.  Those of sparse tensors are none.
@@ -639,6 +652,7 @@ Call::run()
     }
     {
         Computing computing(!is_late);
+        DefaultSequence sequence(draws_without_a_generator());
         op.redispatchBoxed(keys, stack);
     }
     settle();

@@ -14,8 +14,21 @@ def complete(torch: Any) -> None:
     torch._C._has_mps = True
     for answer in (torch.backends.mps.is_available, torch.backends.mps.is_macos_or_newer):
         getattr(answer, "cache_clear", lambda: None)()  # what torch was asked before, it remembers
+    torch._C._mps_host_alias_storage = _host_alias
     _make_storages(torch)
     _run_compiled_graphs_eagerly(torch)
+
+
+def _host_alias(storage: Any) -> Any:
+    """torch.mps._host_alias_storage: the same bytes as a storage of the CPU's, which keeps this one."""
+    import torch
+
+    import metal_dlpack as md
+
+    if storage.device.type != "mps":
+        raise RuntimeError(f"_host_alias_storage: the storage is on {storage.device}, not on mps.")
+    tensor = torch.empty(0, dtype=torch.uint8, device="mps").set_(storage)
+    return torch.from_dlpack(md.from_dlpack(tensor).host).untyped_storage()
 
 
 def _make_storages(torch: Any) -> None:

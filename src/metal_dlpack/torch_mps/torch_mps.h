@@ -97,6 +97,17 @@ double event_elapsed_ms(uint32_t from, uint32_t to);
 at::Generator &default_generator();
 // The CPU's generator of one of ours; of any other itself.
 at::Generator cpu_generator(const at::Generator &generator);
+// While it lives, what draws from the CPU's default generator, since it takes none, draws from ours.
+class DefaultSequence {
+  public:
+    explicit DefaultSequence(bool is_ours);
+    ~DefaultSequence();
+    DefaultSequence(const DefaultSequence &) = delete;
+
+  private:
+    void exchange() const;
+    bool is_ours;
+};
 void install_device(); // once a process, after `metal` is set
 
 } // namespace torch_mps
