@@ -15,6 +15,9 @@
 #include <ATen/ops/_scaled_dot_product_attention_math.h>
 #include <torch/library.h>
 
+#include <limits>
+#include <set>
+
 namespace torch_mps {
 
 bool allows_float64;
@@ -100,6 +103,7 @@ class Call {
     bool must_wait() const;
     bool only_views() const;
     bool draws_without_a_generator() const;
+    void check_devices() const;
 
     const c10::OperatorHandle &op;
     c10::DispatchKeySet keys;
@@ -134,6 +138,33 @@ is_written(const c10::Argument &argument)
     return (alias != nullptr && alias->isWrite()) || is_running_figure(argument.name());
 }
 
+// Arguments that torch takes from the CPU beside tensors on mps.
+bool
+may_be_the_cpus(const c10::OperatorHandle &op, const std::string &argument)
+{
+    static const std::set<std::string> arguments{"indices",        "lengths",
+                                                 "batch_sizes",    "input_lengths",
+                                                 "target_lengths", "state_steps"};
+    static const std::set<std::string> operators{"aten::copy_", "aten::_foreach_copy_",
+                                                 "aten::set_", "aten::_copy_from",
+                                                 "aten::_copy_from_and_resize"};
+    return arguments.count(argument) != 0 ||
+           operators.count(op.schema().operator_name().name) != 0;
+}
+
+// One of an operator beside tensors on mps; a number in a tensor goes with any device.
+void
+check_device(const c10::OperatorHandle &op, const Tensor &tensor, const std::string &argument)
+{
+    if (tensor.defined() && tensor.device().type() == c10::DeviceType::CPU &&
+        tensor.dim() > 0) {
+        TORCH_CHECK(may_be_the_cpus(op, argument),
+                    "Expected all tensors to be on the same device, but found at least two "
+                    "devices, mps:0 and cpu! (",
+                    argument, " of ", op.schema().operator_name().name, " is on the CPU.)");
+    }
+}
+
 // Whether the CPU knows something when it returns: a number, or bytes of its own.
 bool
 Call::must_wait() const
@@ -153,6 +184,23 @@ Call::must_wait() const
         }
     }
     return false;
+}
+
+void
+Call::check_devices() const
+{
+    const auto &arguments = op.schema().arguments();
+    for (size_t i = 0; i < arguments.size(); i++) {
+        const c10::IValue &value = (*stack)[begin + i];
+        if (value.isTensor()) {
+            check_device(op, value.toTensor(), arguments[i].name());
+        }
+        else if (value.isTensorList()) {
+            for (const Tensor &tensor : value.toTensorVector()) {
+                check_device(op, tensor, arguments[i].name());
+            }
+        }
+    }
 }
 
 // Such as native_dropout: it draws from the default generator of its device.
@@ -642,6 +690,7 @@ Call::run()
     bool looks = !only_views();
     bool waits = looks && must_wait();
     if (looks) {
+        check_devices();
         is_late = queue_begin();
         if (is_late) {
             find_parts();
@@ -738,6 +787,11 @@ named(const char *name)
 void
 convolution(const c10::OperatorHandle &, Stack *stack)
 {
+    const Tensor &input = (*stack)[stack->size() - 9].toTensor();
+    const Tensor &weight = (*stack)[stack->size() - 8].toTensor();
+    TORCH_CHECK(input.device() == weight.device(), "Input type (", input.toString(),
+                ") and weight type (", weight.toString(),
+                ") should be the same: the two must be on the same device.");
     compute(named("aten::convolution"), stack);
 }
 
@@ -760,7 +814,12 @@ attention(const Tensor &query, const Tensor &key, const Tensor &value,
           const std::optional<Tensor> &mask, double dropout, bool is_causal,
           std::optional<double> scale, bool enable_gqa)
 {
-    return std::get<0>(at::_scaled_dot_product_attention_math(query, key, value, mask, dropout,
+    std::optional<Tensor> added = mask; // to the scores: false takes one out
+    if (mask && mask->defined() && mask->scalar_type() == c10::kBool) {
+        added = at::zeros_like(*mask, mask->options().dtype(query.scalar_type()));
+        added->masked_fill_(mask->logical_not(), -std::numeric_limits<double>::infinity());
+    }
+    return std::get<0>(at::_scaled_dot_product_attention_math(query, key, value, added, dropout,
                                                               is_causal, std::nullopt, scale,
                                                               enable_gqa));
 }

@@ -1,0 +1,88 @@
+"""What code on mps meets besides its results: devices that differ, seeds, the profiler, attention by masks."""
+
+import pytest
+
+pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_torch, pytest.mark.needs_no_sanitizer]
+
+SAME_DEVICE = "to be on the same device, but found at least two devices, mps:0 and cpu!"
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda torch, here, there: here + there,
+        lambda torch, here, there: torch.add(there, here),
+        lambda torch, here, there: here.mm(there),
+        lambda torch, here, there: torch.nn.functional.linear(there, here),
+        lambda torch, here, there: torch.cat([here, there]),
+        lambda torch, here, there: torch.where(there > 0, here, here),
+        lambda torch, here, there: torch.add(here, here, out=there),
+        lambda torch, here, there: here.mul_(there),
+    ],
+)
+def test_a_tensor_of_the_cpu_is_refused_beside_one_of_mps(torch, ask):
+    here, there = torch.ones(2, 2, device="mps"), torch.ones(2, 2)
+    with pytest.raises(RuntimeError, match=SAME_DEVICE):
+        ask(torch, here, there)
+    with pytest.raises(RuntimeError, match=r"Input type .MPSFloatType. and weight type .torch.FloatTensor. should be"):
+        torch.conv2d(torch.ones(1, 1, 3, 3, device="mps"), torch.ones(1, 1, 3, 3))
+
+
+def test_numbers_and_indices_of_the_cpu_are_taken(torch):
+    here = torch.arange(4.0, device="mps")
+    assert (here + torch.tensor(2.0)).tolist() == [2, 3, 4, 5]
+    assert here[torch.tensor([3, 0])].tolist() == [3, 0]
+    here[torch.tensor([1])] = 9.0
+    assert here.copy_(torch.ones(4)).tolist() == [1] * 4
+
+
+def test_every_operator_that_draws_has_mpss_sequence(torch):
+    ones = torch.ones(50, device="mps")
+
+    def draw():
+        torch.mps.manual_seed(1)
+        return [torch.nn.functional.dropout(ones), torch.randn(3, device="mps"), torch.randperm(9, device="mps")]
+
+    of_the_cpu = torch.get_rng_state()
+    first, offset = draw(), torch.mps._get_default_mps_generator().get_offset()
+    assert all(map(torch.equal, first, draw()))
+    assert offset == len(first)
+    assert torch.equal(torch.get_rng_state(), of_the_cpu)
+    generator = torch.Generator(device="mps").manual_seed(5)
+    again = torch.randn(3, device="mps", generator=generator)
+    assert torch.equal(torch.randn(3, device="mps", generator=generator.set_offset(0)), again)
+    with pytest.raises(RuntimeError, match="cannot go to offset 7; set_state goes back"):
+        generator.set_offset(7)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_attention_by_a_mask_of_booleans(torch, dtype):
+    q, k, v = (torch.rand(1, 2, 5, 8).to(getattr(torch, dtype)) for _ in range(3))
+    mask = torch.ones(5, 5, dtype=torch.bool).tril()
+    attend = torch.nn.functional.scaled_dot_product_attention
+    wanted = attend(q, k, v, attn_mask=mask)
+    found = attend(q.to("mps"), k.to("mps"), v.to("mps"), attn_mask=mask.to("mps"))
+    torch.testing.assert_close(found.cpu(), wanted, rtol=1e-3, atol=1e-3)
+
+
+def test_the_profiler_is_there_and_records_nothing(torch):
+    with torch.mps.profiler.profile(mode="event,interval", wait_until_completed=True):
+        assert torch.ones(2, device="mps").sum().item() == 2
+    with pytest.raises(RuntimeError, match="Invalid Signpost trace mode: all; it is"):
+        torch.mps.profiler.start("all")
+    assert not torch.mps.profiler.is_metal_capture_enabled() and not torch.mps.profiler.is_capturing_metal()
+    with pytest.raises(RuntimeError, match=r"writes no \.gputrace"), torch.mps.profiler.metal_capture("trace"):
+        pass
+
+
+def test_the_cpus_alias_of_a_storage_is_the_same_memory(torch):
+    if not hasattr(torch.mps, "_host_alias_storage"):
+        pytest.skip("this torch has none")
+    t = torch.zeros(4, device="mps")
+    alias = torch.empty(0).set_(torch.mps._host_alias_storage(t.untyped_storage()))
+    alias[1] = 7
+    assert t.tolist() == [0, 7, 0, 0]
+    del t
+    assert alias.tolist() == [0, 7, 0, 0]
+    with pytest.raises(RuntimeError, match="the storage is on cpu, not on mps"):
+        torch.mps._host_alias_storage(alias.untyped_storage())
