@@ -3,6 +3,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/detail/MPSHooksInterface.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -150,9 +151,24 @@ DefaultSequence::exchange() const
 
 namespace {
 
-const c10::Stream the_stream(c10::Stream::DEFAULT, the_device);
+uint32_t
+number_of(void *event)
+{
+    return uint32_t(reinterpret_cast<uintptr_t>(event));
+}
 
-struct Guard final : c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::MPS> {
+c10::Stream
+stream_of(int number)
+{
+    return c10::Stream(c10::Stream::UNSAFE, the_device, number);
+}
+
+// Source: ATen/mps/MPSGuardImpl.h, which has these functions and no others.
+struct Guard final : c10::impl::DeviceGuardImplInterface {
+    c10::DeviceType type() const override
+    {
+        return c10::DeviceType::MPS;
+    }
     c10::Device exchangeDevice(c10::Device) const override
     {
         return the_device;
@@ -161,67 +177,82 @@ struct Guard final : c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::MPS> {
     {
         return the_device;
     }
-    c10::Stream getStream(c10::Device) const noexcept override
+    void setDevice(c10::Device device) const override
     {
-        return the_stream;
+        TORCH_CHECK(device.is_mps(), "Expected a MPS device, but got ", device);
+    }
+    void uncheckedSetDevice(c10::Device) const noexcept override
+    {
+    }
+    c10::DeviceIndex deviceCount() const noexcept override
+    {
+        return 1;
+    }
+#if TORCH_HAS_CAPABILITY
+    c10::DeviceCapability getDeviceCapability(c10::Device) const override
+    {
+        c10::DeviceCapability capability;
+        capability.capability_data.capability_bits = 0;
+        for (int kind :
+             {c10::kIndex_Byte, c10::kIndex_Char, c10::kIndex_Short, c10::kIndex_Int,
+              c10::kIndex_Long, c10::kIndex_Half, c10::kIndex_Float, c10::kIndex_ComplexHalf,
+              c10::kIndex_ComplexFloat, c10::kIndex_Bool, c10::kIndex_BFloat16,
+              c10::kIndex_UInt16, c10::kIndex_UInt32, c10::kIndex_UInt64}) {
+            capability.capability_data.capability_bits |= uint64_t(1) << kind;
+        }
+        return capability;
+    }
+#endif
+    c10::Stream getStream(c10::Device) const override
+    {
+        return stream_of(stream_current());
     }
     c10::Stream getDefaultStream(c10::Device) const override
     {
-        return the_stream;
+        return stream_of(0);
     }
     c10::Stream getNewStream(c10::Device, int) const override
     {
-        return the_stream;
+        return stream_of(stream_of_pool());
     }
-    c10::Stream exchangeStream(c10::Stream) const noexcept override
+    c10::Stream exchangeStream(c10::Stream stream) const override
     {
-        return the_stream;
-    }
-    c10::DeviceCapability getDeviceCapability(c10::Device device) const override
-    {
-        return DeviceGuardImplInterface::getDeviceCapability(device);
-    }
-    bool queryStream(const c10::Stream &) const override
-    {
-        return false;
-    }
-    void synchronizeStream(const c10::Stream &) const override
-    {
-        queue_synchronize();
+        int before = stream_current();
+        stream_set_current(int(stream.id()));
+        return stream_of(before);
     }
     void synchronizeDevice(const c10::DeviceIndex) const override
     {
-        queue_synchronize();
+        queue_synchronize_all();
     }
     // `*event` holds one of queue.cpp's numbers.
     void destroyEvent(void *event, const c10::DeviceIndex) const noexcept override
     {
-        event_drop(uint32_t(reinterpret_cast<uintptr_t>(event)));
+        event_drop(number_of(event));
     }
-    void record(void **event, const c10::Stream &, const c10::DeviceIndex,
+    void record(void **event, const c10::Stream &stream, const c10::DeviceIndex,
                 const c10::EventFlag) const override
     {
         if (*event == nullptr) {
             *event = reinterpret_cast<void *>(uintptr_t(event_acquire(true)));
         }
-        event_record(uint32_t(reinterpret_cast<uintptr_t>(*event)));
+        event_record(number_of(*event), int(stream.id()));
     }
-    void block(void *event, const c10::Stream &) const override
+    void block(void *event, const c10::Stream &stream) const override
     {
-        event_block(uint32_t(reinterpret_cast<uintptr_t>(event)));
+        event_block(number_of(event), int(stream.id()));
     }
     bool queryEvent(void *event) const override
     {
-        return event == nullptr || event_query(uint32_t(reinterpret_cast<uintptr_t>(event)));
+        return event == nullptr || event_query(number_of(event));
     }
     void synchronizeEvent(void *event) const override
     {
-        event_synchronize(uint32_t(reinterpret_cast<uintptr_t>(event)));
+        event_synchronize(number_of(event));
     }
     double elapsedTime(void *from, void *to, const c10::DeviceIndex) const override
     {
-        return event_elapsed_ms(uint32_t(reinterpret_cast<uintptr_t>(from)),
-                                uint32_t(reinterpret_cast<uintptr_t>(to)));
+        return event_elapsed_ms(number_of(from), number_of(to));
     }
 };
 
@@ -286,7 +317,7 @@ struct Hooks final : at::MPSHooksInterface {
     }
     void deviceSynchronize() const override
     {
-        queue_synchronize();
+        queue_synchronize_all();
     }
     void commitStream() const override
     {
@@ -324,11 +355,11 @@ struct Hooks final : at::MPSHooksInterface {
     }
     void recordEvent(uint32_t id) const override
     {
-        event_record(id);
+        event_record(id, stream_current());
     }
     void waitForEvent(uint32_t id) const override
     {
-        event_block(id);
+        event_block(id, stream_current());
     }
     void synchronizeEvent(uint32_t id) const override
     {
@@ -377,16 +408,27 @@ Hooks hooks;
 
 namespace torch_mps {
 
+// Torch asked for its hooks when it was imported, and keeps the objects: they have no members, so the table of their
+// functions is all that there is.
+template <typename Interface>
+void
+replace_hooks(const Interface &torchs, const Interface &ours)
+{
+    static_assert(sizeof(Interface) == sizeof(void *));
+    memcpy(const_cast<void *>(static_cast<const void *>(&torchs)),
+           static_cast<const void *>(&ours), sizeof(void *));
+}
+
 void
 install_device()
 {
     static c10::impl::DeviceGuardImplRegistrar guard(c10::DeviceType::MPS, new Guard());
+    static at::CUDAHooksInterface no_cuda; // as in a build without it
     c10::SetAllocator(c10::DeviceType::MPS, &metal_memory());
     replace_cpu_allocator();
-    // Torch asked for its hooks when it was imported, and keeps the object: it has no members, so the table of its
-    // functions is all that there is.
-    memcpy(const_cast<void *>(static_cast<const void *>(&at::detail::getMPSHooks())),
-           static_cast<const void *>(&hooks), sizeof(void *));
+    replace_hooks<at::MPSHooksInterface>(at::detail::getMPSHooks(), hooks);
+    // A process has one accelerator, and that of a build for CUDA would be CUDA, GPU or no GPU.
+    replace_hooks<at::CUDAHooksInterface>(at::detail::getCUDAHooks(), no_cuda);
 }
 
 } // namespace torch_mps

@@ -238,6 +238,16 @@ start_capture(PyObject *, PyObject *)
     return nullptr;
 }
 
+PyObject *
+synchronize_stream(PyObject *, PyObject *number)
+{
+    long stream = PyLong_AsLong(number);
+    if (PyErr_Occurred()) {
+        return nullptr;
+    }
+    return answer([stream] { stream_synchronize(int(stream)); });
+}
+
 PyMethodDef functions[] = {
     {"_mps_is_available", get_true, METH_NOARGS, nullptr},
     {"_mps_is_on_macos_or_newer", get_true, METH_VARARGS, nullptr},
@@ -264,6 +274,7 @@ PyMethodDef functions[] = {
     {"_mps_isCapturing", get_false, METH_NOARGS, nullptr},
     {"_mps_startCapture", start_capture, METH_O, nullptr},
     {"_mps_stopCapture", get_none, METH_NOARGS, nullptr},
+    {"_mps_synchronizeStream", synchronize_stream, METH_O, nullptr}, // of python_side.py
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -288,7 +299,7 @@ torch_mps_install(PyObject *module, PyObject *capsule)
 TORCH_MPS_EXPORT void
 torch_mps_commit()
 {
-    torch_mps::queue_commit();
+    torch_mps::queue_commit_all();
 }
 
 TORCH_MPS_EXPORT void

@@ -824,6 +824,14 @@ attention(const Tensor &query, const Tensor &key, const Tensor &value,
                                                               enable_gqa));
 }
 
+#if TORCH_HAS_MPS_STREAMS
+// Work in flight holds the buffers that it uses, on whatever stream.
+void
+record_stream(Tensor &, c10::Stream)
+{
+}
+#endif
+
 using Boxed = void(const c10::OperatorHandle &, Stack *);
 
 // Of many operators torch has, beside the CPU's own kernel, a form for all devices: it would come before the fallback,
@@ -872,6 +880,9 @@ TORCH_LIBRARY_IMPL(aten, MPS, library)
                  torch::CppFunction::makeFromBoxedFunction<&torch_mps::convolution_backward>());
     library.impl("scaled_dot_product_attention", torch_mps::attention);
     library.impl("_efficientzerotensor", torch_mps::zero_tensor);
+#if TORCH_HAS_MPS_STREAMS
+    library.impl("record_stream", torch_mps::record_stream);
+#endif
     torch_mps::prefer_own_kernels<torch_mps::compute>(library, c10::DispatchKey::MPS,
                                                       c10::DispatchKey::CPU);
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
 
 TYPE_CHECKING = False
@@ -16,6 +17,8 @@ def complete(torch: Any) -> None:
         getattr(answer, "cache_clear", lambda: None)()  # what torch was asked before, it remembers
     torch._C._mps_host_alias_storage = _host_alias
     _make_storages(torch)
+    if hasattr(torch.mps, "Stream"):
+        _make_streams(torch)
     _run_compiled_graphs_eagerly(torch)
 
 
@@ -45,6 +48,27 @@ def _make_storages(torch: Any) -> None:
         return torch.tensor(list(content), dtype=torch.uint8).to("mps").untyped_storage()
 
     kind.__new__ = new
+
+
+def _make_streams(torch: Any) -> None:
+    """torch.mps.Stream, which torch has from 2.15 on: its base, and the functions about the current one."""
+    mps = torch.accelerator.current_stream().device_type
+
+    class Base(torch.Stream):
+        def __new__(cls, *, stream_id: int | None = None) -> Any:
+            if stream_id is None:
+                return super().__new__(cls, device="mps")
+            return super().__new__(cls, stream_id=stream_id, device_index=0, device_type=mps)
+
+        def synchronize(self) -> None:
+            torch._C._mps_synchronizeStream(super().stream_id)
+
+    torch._C._MPSStreamBase = Base
+    torch._C._mps_setStream = torch.accelerator.set_stream
+    torch._C._mps_getCurrentStream = torch.accelerator.current_stream
+    # The module defined its classes over a base that cannot be made; what torch.mps took from it, it takes again.
+    for name in importlib.reload(torch.mps.streams).__all__:
+        setattr(torch.mps, name, getattr(torch.mps.streams, name))
 
 
 def _run_compiled_graphs_eagerly(torch: Any) -> None:

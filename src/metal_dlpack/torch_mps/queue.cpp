@@ -4,16 +4,18 @@
 // the buffers, and the queue is told afterwards what they have used: that is what the search for races needs.  With
 // SOFTMETAL_LATENCY_US they compute in shadows, and the bytes arrive when the queue comes to them: until then whoever
 // reads the buffer without waiting sees what was there before, as on a Mac.  An operator that comes meanwhile gets the
-// buffer's bytes with all that is to arrive laid over them.
+// buffer's bytes with all that is to arrive laid over them; what is to arrive on another stream, only where its own
+// has waited for that.
 //
-// Owns:  one queue, its open command buffer, the event that each committed one signals.
-// Locks: `encoding`, round everything on the queue, also while Metal makes us wait; then `arrival_lock`, which the
+// Owns:  for each of torch's streams a queue, its open command buffer, the event that each committed one signals.
+// Locks: `encoding`, round everything on any queue, also while Metal makes us wait; then `arrival_lock`, which the
 //        thread of Metal's takes alone.  fork holds both.
 #include "torch_mps.h"
 
 #include <c10/util/Exception.h>
 #include <pthread.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -36,14 +38,20 @@ now_ms()
     return duration<double, std::milli>(steady_clock::now().time_since_epoch()).count();
 }
 
+// Of each stream the last value that comes before.
+using Moment = std::array<uint64_t, stream_count>;
+
 struct Event {
     void *event;
     uint64_t value;
     double reached_ms;
+    Moment moment; // when it was recorded
 };
 
 struct Arrival {
     Use use;
+    int stream;
+    uint64_t value; // of the stream's event, with which it is complete
     // Set before anybody can know that it is there by an event, which comes before the completion.
     std::atomic<bool> is_here{false};
 };
@@ -53,27 +61,42 @@ using ArrivalRef = std::shared_ptr<Arrival>;
 struct Kept {
     std::vector<ArrivalRef> arrivals;
     std::vector<std::shared_ptr<Event>> events;
+    int stream;
     uint64_t value;
+};
+
+// One of torch's streams, made when it is first used.
+struct Queue {
+    void *queue, *done_event;
+    void *commands;     // owned (+1); null: none is open
+    Kept *kept;         // of the open command buffer
+    uint64_t committed; // the event's value behind the last one
+    size_t uses;        // of the open command buffer
+    bool has_foreign;   // somebody else has encoded on it: it may wait for anything
+    Moment known;       // what its next command comes behind, of other streams
+    // both behind arrival_lock
+    uint64_t completed; // behind it, as the next
+    uint64_t foreign;   // the last committed value behind which somebody else has encoded
+
+    int stream() const;
+    void open();
+    void commit();
+    bool may_wait();
 };
 
 // None is ever destroyed: at the end of the process a thread of Metal's may still use them.
 std::recursive_mutex &encoding = *new std::recursive_mutex;
-void *queue, *done_event;
-void *commands;     // owned (+1); null: none is open
-Kept *kept;         // of the open command buffer
-uint64_t committed; // the event's value behind the last one
-size_t uses;        // of the open command buffer
-bool has_foreign;   // somebody else has encoded on it: it may wait for anything
+Queue queues[stream_count];
+thread_local int current;
+int last_of_pool;
 std::unordered_map<uint32_t, std::shared_ptr<Event>> &events =
     *new std::unordered_map<uint32_t, std::shared_ptr<Event>>;
 uint32_t last_event;
 
 std::mutex &arrival_lock = *new std::mutex;
 std::condition_variable &completed_more = *new std::condition_variable;
-uint64_t completed; // behind it, as the next
-uint64_t foreign;   // the last committed value behind which somebody else has encoded
 size_t late_nbytes; // still to arrive
-// Of each buffer, in the queue's order.
+// Of each buffer, in the order in which torch was asked.
 std::unordered_map<void *, std::vector<ArrivalRef>> &arriving =
     *new std::unordered_map<void *, std::vector<ArrivalRef>>;
 
@@ -107,6 +130,7 @@ complete(void *context)
     for (auto &arrival : over->arrivals) {
         forget_locked(arrival);
     }
+    uint64_t &completed = queues[over->stream].completed;
     completed = std::max(completed, over->value);
     completed_more.notify_all();
 }
@@ -141,9 +165,21 @@ watch_fork()
     }
 }
 
-// Behind `encoding`.
+Queue &
+current_queue()
+{
+    return queues[current];
+}
+
+int
+Queue::stream() const
+{
+    return int(this - queues);
+}
+
+// Behind `encoding`, as the next.
 void
-open_commands()
+Queue::open()
 {
     refuse_in_child();
     if (queue == nullptr) {
@@ -160,16 +196,17 @@ open_commands()
         TORCH_CHECK(commands != nullptr,
                     "The software Metal gives no command buffer for torch's mps; there may be "
                     "too many threads, or the queue is full of work that waits.");
-        kept = new Kept;
+        kept = new Kept{};
     }
 }
 
 void
-commit()
+Queue::commit()
 {
     if (commands != nullptr && !metal->is_forked()) {
         committed += 1;
         metal->encode_signal(commands, done_event, committed);
+        kept->stream = stream();
         kept->value = committed;
         if (std::exchange(has_foreign, false)) {
             std::lock_guard<std::mutex> guard(arrival_lock);
@@ -217,18 +254,23 @@ arrive(void *context, void *address)
     arrival->is_here.store(true, std::memory_order_release);
 }
 
-// What is still to arrive there, in its order.
+// What is still to arrive there and what a command on the current stream comes behind, in its order.
 std::vector<ArrivalRef>
 arrivals_of(void *handle, size_t begin, size_t end)
 {
     std::vector<ArrivalRef> found;
+    std::lock_guard<std::recursive_mutex> outer(encoding);
     std::lock_guard<std::mutex> guard(arrival_lock);
+    auto comes_before = [](const Arrival &arrival) {
+        return arrival.stream == current ||
+               arrival.value <= current_queue().known[size_t(arrival.stream)];
+    };
     auto list = arriving.find(handle);
     if (list != arriving.end()) {
         for (const ArrivalRef &arrival : list->second) {
             const metal_range &range = arrival->use.range;
             if (range.offset < end && begin < range.offset + range.nbytes &&
-                !arrival->is_here.load(std::memory_order_acquire)) {
+                comes_before(*arrival) && !arrival->is_here.load(std::memory_order_acquire)) {
                 found.push_back(arrival);
             }
         }
@@ -237,37 +279,93 @@ arrivals_of(void *handle, size_t begin, size_t end)
 }
 
 void
-wait_for(uint64_t value)
+wait_for(const Queue &queue, uint64_t value)
 {
     std::unique_lock<std::mutex> guard(arrival_lock);
-    completed_more.wait(guard, [&] { return completed >= value; });
+    completed_more.wait(guard, [&] { return queue.completed >= value; });
 }
 
 uint64_t
-commit_all()
+commit_whole(Queue &queue)
 {
     std::lock_guard<std::recursive_mutex> outer(encoding);
     refuse_in_child();
-    commit();
-    return committed;
+    queue.commit();
+    return queue.committed;
+}
+
+// Not as torch.mps.synchronize() does: on a Mac the GPU waits, and the CPU learns nothing.
+void
+catch_up(Queue &queue)
+{
+    wait_for(queue, commit_whole(queue));
+}
+
+// Behind both locks.
+bool
+Queue::may_wait()
+{
+    return has_foreign || foreign > completed;
 }
 
 } // namespace
+
+// ---- streams ----
+
+int
+stream_current()
+{
+    return current;
+}
+
+void
+stream_set_current(int stream)
+{
+    TORCH_CHECK(stream >= 0 && stream < stream_count, "There is no mps stream ", stream, ".");
+    current = stream;
+}
+
+int
+stream_of_pool()
+{
+    std::lock_guard<std::recursive_mutex> outer(encoding);
+    last_of_pool = stream_count == 1 ? 0 : last_of_pool % (stream_count - 1) + 1;
+    return last_of_pool;
+}
+
+void
+stream_synchronize(int stream)
+{
+    Queue &queue = queues[stream];
+    uint64_t value = commit_whole(queue);
+    if (value != 0) {
+        // The CPU knows now, as the search for races is told.
+        metal->event_wait(queue.done_event, value);
+        wait_for(queue, value);
+    }
+}
+
+// ---- what operators use ----
 
 bool
 queue_begin()
 {
     refuse_in_child();
     bool is_late = metal->latency_us() != 0;
-    bool must_wait;
+    bool must_wait, has_late;
     {
         std::lock_guard<std::recursive_mutex> guard(encoding);
         std::lock_guard<std::mutex> inner(arrival_lock);
-        must_wait = has_foreign || foreign > completed || (!is_late && !arriving.empty());
+        must_wait = current_queue().may_wait();
+        has_late = !is_late && !arriving.empty();
     }
-    if (must_wait) {
-        // Not as torch.mps.synchronize() does: on a Mac the GPU waits, and the CPU learns nothing.
-        wait_for(commit_all());
+    if (has_late) { // on any stream: operators compute in the buffers from now on
+        for (Queue &queue : queues) {
+            catch_up(queue);
+        }
+    }
+    else if (must_wait) {
+        catch_up(current_queue());
     }
     return is_late;
 }
@@ -310,19 +408,21 @@ namespace {
 
 // A null `written`: nothing is.
 bool
-encode(const Use *written, const metal_range *read, size_t read_count)
+encode(Queue &queue, const Use *written, const metal_range *read, size_t read_count)
 {
     auto arrival = std::make_shared<Arrival>();
     bool is_late = written != nullptr && written->shadow != nullptr;
     if (written != nullptr) {
         arrival->use = *written;
+        arrival->stream = queue.stream();
+        arrival->value = queue.committed + 1;
     }
-    if (!metal->encode_use(commands, written == nullptr ? nullptr : &written->range,
+    if (!metal->encode_use(queue.commands, written == nullptr ? nullptr : &written->range,
                            is_late ? arrive : nullptr, arrival.get(), read, int(read_count))) {
         return false;
     }
     if (is_late) {
-        kept->arrivals.push_back(arrival);
+        queue.kept->arrivals.push_back(arrival);
         std::lock_guard<std::mutex> guard(arrival_lock);
         arriving[written->range.handle].push_back(arrival);
         late_nbytes += written->range.nbytes;
@@ -331,16 +431,16 @@ encode(const Use *written, const metal_range *read, size_t read_count)
 }
 
 bool
-encode_all(const std::vector<Use> &written, const std::vector<metal_range> &read)
+encode_all(Queue &queue, const std::vector<Use> &written, const std::vector<metal_range> &read)
 {
     size_t last = written.empty() ? 0 : read.size() % most_reads; // go with what is written
     size_t first = read.size() - last;
     bool is_encoded = true;
     for (size_t i = 0; i < first && is_encoded; i += most_reads) {
-        is_encoded = encode(nullptr, &read[i], std::min(most_reads, first - i));
+        is_encoded = encode(queue, nullptr, &read[i], std::min(most_reads, first - i));
     }
     for (size_t i = 0; i < written.size() && is_encoded; i++) {
-        is_encoded = encode(&written[i], read.data() + first, i == 0 ? last : 0);
+        is_encoded = encode(queue, &written[i], read.data() + first, i == 0 ? last : 0);
     }
     return is_encoded;
 }
@@ -350,14 +450,15 @@ encode_all(const std::vector<Use> &written, const std::vector<metal_range> &read
 void
 queue_use(const std::vector<Use> &written, const std::vector<metal_range> &read)
 {
+    Queue &queue = current_queue();
     bool is_full;
     {
         std::lock_guard<std::recursive_mutex> outer(encoding);
-        open_commands();
-        bool is_encoded = encode_all(written, read);
-        uses += 1 + written.size();
-        if (uses > most_uses) {
-            commit();
+        queue.open();
+        bool is_encoded = encode_all(queue, written, read);
+        queue.uses += 1 + written.size();
+        if (queue.uses > most_uses) {
+            queue.commit();
         }
         TORCH_CHECK(is_encoded,
                     "The software Metal has no room to encode an operator of torch's mps.");
@@ -365,7 +466,7 @@ queue_use(const std::vector<Use> &written, const std::vector<metal_range> &read)
         is_full = late_nbytes > most_late_nbytes;
     }
     if (is_full) {
-        wait_for(commit_all());
+        catch_up(queue);
     }
 }
 
@@ -373,17 +474,30 @@ void
 queue_commit()
 {
     std::lock_guard<std::recursive_mutex> outer(encoding);
-    commit();
+    current_queue().commit();
 }
 
 void
 queue_synchronize()
 {
-    uint64_t value = commit_all();
-    if (value != 0) {
-        metal->event_wait(done_event,
-                          value); // the CPU knows now, as the search for races is told
-        wait_for(value);
+    stream_synchronize(current);
+}
+
+void
+queue_commit_all()
+{
+    std::lock_guard<std::recursive_mutex> outer(encoding);
+    for (Queue &queue : queues) {
+        queue.commit();
+    }
+}
+
+void
+queue_synchronize_all()
+{
+    queue_commit_all(); // one may wait for another
+    for (int stream = 0; stream < stream_count; stream++) {
+        stream_synchronize(stream);
     }
 }
 
@@ -408,7 +522,7 @@ event_acquire(bool)
     void *event = metal->event_new();
     TORCH_CHECK(event != nullptr, "The software Metal gives no event.");
     last_event += 1;
-    events[last_event] = std::shared_ptr<Event>(new Event{event, 0, 0}, [](Event *gone) {
+    events[last_event] = std::shared_ptr<Event>(new Event{event, 0, 0, {}}, [](Event *gone) {
         metal->event_release(gone->event);
         delete gone;
     });
@@ -423,25 +537,46 @@ event_drop(uint32_t id)
 }
 
 void
-event_record(uint32_t id)
+event_record(uint32_t id, int stream)
 {
     std::lock_guard<std::recursive_mutex> outer(encoding);
     auto event = event_of(id);
-    open_commands();
+    Queue &queue = queues[stream];
+    queue.open();
     event->value += 1;
-    metal->encode_signal(commands, event->event, event->value);
-    kept->events.push_back(event);
-    commit();
+    metal->encode_signal(queue.commands, event->event, event->value);
+    queue.kept->events.push_back(event);
+    queue.commit();
+    event->moment = queue.known;
+    event->moment[size_t(stream)] = queue.committed;
 }
 
+namespace {
+
+// Somebody else's commands come before: what they write is known to nobody but the GPU.
+bool
+follows_foreign(const Queue &queue, uint64_t value)
+{
+    std::lock_guard<std::mutex> guard(arrival_lock);
+    return queue.foreign > queue.completed && value > queue.completed;
+}
+
+} // namespace
+
 void
-event_block(uint32_t id)
+event_block(uint32_t id, int stream)
 {
     std::lock_guard<std::recursive_mutex> outer(encoding);
     auto event = event_of(id);
-    open_commands();
-    metal->encode_wait(commands, event->event, event->value);
-    has_foreign = true;
+    Queue &queue = queues[stream];
+    queue.open();
+    metal->encode_wait(queue.commands, event->event, event->value);
+    for (size_t other = 0; other < stream_count; other++) {
+        queue.known[other] = std::max(queue.known[other], event->moment[other]);
+        if (follows_foreign(queues[other], event->moment[other])) {
+            queue.has_foreign = true;
+        }
+    }
 }
 
 bool
@@ -469,7 +604,7 @@ event_synchronize(uint32_t id)
 double
 event_elapsed_ms(uint32_t from, uint32_t to)
 {
-    queue_synchronize();
+    queue_synchronize_all();
     std::lock_guard<std::recursive_mutex> outer(encoding);
     return event_of(to)->reached_ms - event_of(from)->reached_ms;
 }
@@ -480,20 +615,23 @@ event_elapsed_ms(uint32_t from, uint32_t to)
 
 namespace torch::mps {
 
+// About the stream that is current on the calling thread.
+
 __attribute__((visibility("default"))) void *
 get_command_buffer()
 {
     using namespace torch_mps;
     std::lock_guard<std::recursive_mutex> outer(encoding);
-    open_commands();
-    has_foreign = true;
-    return commands;
+    Queue &queue = current_queue();
+    queue.open();
+    queue.has_foreign = true;
+    return queue.commands;
 }
 
 __attribute__((visibility("default"))) void *
 get_dispatch_queue()
 {
-    return &torch_mps::encoding;
+    return &torch_mps::current_queue();
 }
 
 __attribute__((visibility("default"))) void
@@ -504,7 +642,7 @@ commit()
 
 } // namespace torch::mps
 
-// Grand Central Dispatch, as far as the core asks for it: the one serial queue is a lock.
+// Grand Central Dispatch, as far as the core asks for it: the serial queues are one lock.
 TORCH_MPS_EXPORT void
 dispatch_sync_f(void *, void *context, void (*work)(void *))
 {

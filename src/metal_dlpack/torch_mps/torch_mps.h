@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "metal.h"
+#include "versions.h"
 
 #define TORCH_MPS_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -81,13 +82,22 @@ ShadowRef shadow_of_result(const c10::Storage &cpu);
 bool queue_is_recording(); // uses are to be told
 // Behind all that was told before.  What is written with a shadow arrives when the queue comes to it.
 void queue_use(const std::vector<Use> &written, const std::vector<metal_range> &read);
+// What torch was asked for on the calling thread's current stream; or on all of them.
 void queue_commit();
-void queue_synchronize(); // all that torch was asked for is done
+void queue_commit_all();
+void queue_synchronize();
+void queue_synchronize_all();
+
+// torch's streams by their numbers: 0 is the default one, and the only one where torch has no others.
+int stream_current(); // of the calling thread
+void stream_set_current(int stream);
+int stream_of_pool(); // each in turn
+void stream_synchronize(int stream);
 
 uint32_t event_acquire(bool is_timed);
 void event_drop(uint32_t id);
-void event_record(uint32_t id);
-void event_block(uint32_t id);
+void event_record(uint32_t id, int stream);
+void event_block(uint32_t id, int stream);
 bool event_query(uint32_t id);
 void event_synchronize(uint32_t id);
 double event_elapsed_ms(uint32_t from, uint32_t to);
