@@ -311,9 +311,10 @@ struct Hooks final : at::MPSHooksInterface {
     {
         return &metal_memory();
     }
+    // As on a Mac, where torch then refuses pin_memory(): that memory is not the CPU's.
     c10::Allocator *getPinnedMemoryAllocator() const override
     {
-        return c10::GetCPUAllocator();
+        return &metal_memory();
     }
     void deviceSynchronize() const override
     {

@@ -1,10 +1,11 @@
 // memory.cpp: see torch_mps.h.
 //
-// Owns: the length of each piece of memory that torch has, by its address.
+// Owns: the length of each piece of memory that torch has, by its address; the figures of torch.accelerator.
 // Note: torch's figures count MTLBuffers, as memory_stats() does: lengths are those of size classes.
 #include "torch_mps.h"
 
 #include <c10/core/CPUAllocator.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <pthread.h>
 
 #include <atomic>
@@ -19,8 +20,12 @@ namespace {
 std::mutex &lock = *new std::mutex;
 std::unordered_map<void *, size_t> &lengths =
     *new std::unordered_map<void *, size_t>; // behind the lock
+c10::CachingDeviceAllocator::DeviceStats &stats =
+    *new c10::CachingDeviceAllocator::DeviceStats; // the same
 std::atomic<size_t> allocated;
 std::atomic<uint64_t> most; // 0: no limit
+
+constexpr size_t small_nbytes = 1 << 20; // torch's: pieces below it are counted apart
 
 thread_local bool gives_buffers;
 
@@ -33,6 +38,35 @@ refuse(size_t nbytes)
                      mib(double(most ? most.load() : metal->device_recommended())),
                      " MiB). Tried to allocate ", mib(double(nbytes)), " MiB.");
     std::abort(); // TORCH_CHECK has thrown
+}
+
+// Behind the lock; each piece is a buffer of its own.
+template <typename Change>
+void
+count(size_t nbytes, Change change)
+{
+    using c10::CachingAllocator::StatType;
+    auto pool = nbytes < small_nbytes ? StatType::SMALL_POOL : StatType::LARGE_POOL;
+    for (auto kind : {StatType::AGGREGATE, pool}) {
+        for (auto *pieces : {&stats.allocation, &stats.active, &stats.segment}) {
+            change((*pieces)[size_t(kind)], 1);
+        }
+        for (auto *bytes : {&stats.allocated_bytes, &stats.active_bytes, &stats.requested_bytes,
+                            &stats.reserved_bytes}) {
+            change((*bytes)[size_t(kind)], nbytes);
+        }
+    }
+}
+
+// Each figure that `count` counts.
+template <typename Change>
+void
+change_all(Change change)
+{
+    std::lock_guard<std::mutex> guard(lock);
+    for (size_t nbytes : {size_t(0), small_nbytes}) {
+        count(nbytes, [&](auto &figure, size_t) { change(figure); });
+    }
 }
 
 struct Memory {
@@ -56,6 +90,7 @@ try_memory(size_t nbytes)
     std::lock_guard<std::mutex> guard(lock);
     lengths[address] = length;
     allocated += length;
+    count(length, [](auto &figure, size_t amount) { figure.increase(amount); });
     return {address, handle};
 }
 
@@ -86,6 +121,7 @@ forget(void *address)
         return false;
     }
     allocated -= found->second;
+    count(found->second, [](auto &figure, size_t amount) { figure.decrease(amount); });
     lengths.erase(found);
     return true;
 }
@@ -101,7 +137,7 @@ memory_free(void *address)
     }
 }
 
-struct MetalMemory final : c10::Allocator {
+struct MetalMemory final : c10::DeviceAllocator {
     c10::DataPtr allocate(size_t nbytes) override
     {
         if (nbytes == 0) {
@@ -116,6 +152,33 @@ struct MetalMemory final : c10::Allocator {
         queue_synchronize();
         memcpy(metal->buffer_contents(to), metal->buffer_contents(const_cast<void *>(from)),
                nbytes);
+    }
+
+    // ---- of torch.accelerator ----
+
+    bool initialized() override
+    {
+        return true;
+    }
+    void emptyCache(c10::MempoolId_t) override
+    {
+        metal->empty_pool();
+    }
+    void recordStream(const c10::DataPtr &, c10::Stream) override
+    {
+    }
+    c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex) override
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        return stats;
+    }
+    void resetAccumulatedStats(c10::DeviceIndex) override
+    {
+        change_all([](auto &figure) { figure.reset_accumulated(); });
+    }
+    void resetPeakStats(c10::DeviceIndex) override
+    {
+        change_all([](auto &figure) { figure.reset_peak(); });
     }
 };
 

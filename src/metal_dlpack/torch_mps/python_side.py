@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import warnings
 
+from metal_dlpack import _core
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -15,6 +17,9 @@ def complete(torch: Any) -> None:
     torch._C._has_mps = True
     for answer in (torch.backends.mps.is_available, torch.backends.mps.is_macos_or_newer):
         getattr(answer, "cache_clear", lambda: None)()  # what torch was asked before, it remembers
+    torch.mps._is_in_bad_fork = torch._C._mps_is_in_bad_fork  # torch.mps keeps what it found when it was imported
+    torch._C._mps_maxBufferLength = lambda: _core.default_device().max_buffer_length
+    torch._C._accelerator_emptyHostCache = lambda: None  # there is no such cache, and torch does not ask whether
     torch._C._mps_host_alias_storage = _host_alias
     _make_storages(torch)
     if hasattr(torch.mps, "Stream"):
@@ -26,12 +31,10 @@ def _host_alias(storage: Any) -> Any:
     """torch.mps._host_alias_storage: the same bytes as a storage of the CPU's, which keeps this one."""
     import torch
 
-    import metal_dlpack as md
-
     if storage.device.type != "mps":
         raise RuntimeError(f"_host_alias_storage: the storage is on {storage.device}, not on mps.")
     tensor = torch.empty(0, dtype=torch.uint8, device="mps").set_(storage)
-    return torch.from_dlpack(md.from_dlpack(tensor).host).untyped_storage()
+    return torch.from_dlpack(_core.from_dlpack(tensor).host).untyped_storage()
 
 
 def _make_storages(torch: Any) -> None:
@@ -71,13 +74,18 @@ def _make_streams(torch: Any) -> None:
         setattr(torch.mps, name, getattr(torch.mps.streams, name))
 
 
+def _is_on_mps(value: Any) -> bool:
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return any(getattr(getattr(x, "device", None), "type", None) == "mps" for x in values)
+
+
 def _run_compiled_graphs_eagerly(torch: Any) -> None:
     """torch.compile writes Metal kernels for mps: here a graph with tensors on mps runs as it is, and says so once."""
     wrapper = torch._TorchCompileInductorWrapper
     usual = wrapper.__call__
 
     def call(self: Any, graph: Any, inputs: Any) -> Any:
-        if not any(isinstance(x, torch.Tensor) and x.device.type == "mps" for x in inputs):
+        if not any(_is_on_mps(node.meta.get("example_value")) for node in graph.graph.nodes):
             return usual(self, graph, inputs)
         warnings.warn(
             "torch.compile: on the software Metal's mps device a graph runs eagerly; nothing is compiled for it.",

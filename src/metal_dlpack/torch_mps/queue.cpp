@@ -518,6 +518,7 @@ event_of(uint32_t id)
 uint32_t
 event_acquire(bool)
 {
+    refuse_in_child();
     std::lock_guard<std::recursive_mutex> outer(encoding);
     void *event = metal->event_new();
     TORCH_CHECK(event != nullptr, "The software Metal gives no event.");
