@@ -32,7 +32,7 @@ help:
 	@echo 'make mutants   breaks the C core in one place at a time, 400 times; each time a test must fail (an hour);'
 	@echo '               ARGS=--of=softmetal and ARGS=--of=python break the rest, 100 times each'
 	@echo 'make coverage  lines and branches of C and Objective-C that the tests reach, by folder'
-	@echo 'make streams   10,000 random programs over streams; threads under ThreadSanitizer for a minute'
+	@echo 'make streams   10,000 random programs over streams, and with torch; threads under ThreadSanitizer for a minute'
 	@echo 'make model     STEPS=100000 SEED=1: anything in any order beside NumPy; then under both sanitizers'
 	@echo 'make soak      a million exchanges by every route: time, growth, buffers left'
 	@echo 'make settings  the tests that use the GPU under each reading of what Metal leaves open'
@@ -126,6 +126,7 @@ coverage: $(VENV)/coverage.stamp
 
 streams: build
 	PYTHONPATH=src:tests/support $(PY) tests/support/stream_programs.py 10000
+	PYTHONPATH=src:tests/support $(PY) tests/support/torch_programs.py 10000
 	METAL_DLPACK_SECONDS=60 tools/sanitized thread $(PY) tests/streams/test_stream_threads.py
 
 STEPS ?= 100000

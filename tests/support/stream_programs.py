@@ -42,8 +42,11 @@ class Program:
         self.arrays.append(md.zeros(shape, dtype, storage=self.random.choice(MODES)))
         self.wanted.append(np.zeros(shape, dtype))
 
+    def pick_index(self):
+        return self.random.randrange(len(self.arrays))
+
     def pick(self):
-        index = self.random.randrange(len(self.arrays))
+        index = self.pick_index()
         return self.arrays[index], self.wanted[index]
 
     def pick_stream(self):
@@ -122,7 +125,7 @@ class Program:
 
     def copied(self):
         """A fresh array, of which the old one may be dropped at once."""
-        index = self.random.randrange(len(self.arrays))
+        index = self.pick_index()
         mode = self.random.choice(MODES)
         self.arrays[index] = self.arrays[index].copy(storage=mode, stream=self.pick_stream())
 
@@ -139,10 +142,16 @@ class Program:
 
     # ---- running ----
 
-    def take_steps(self):
+    def table(self):
         table = [self.copy] * 8 + [self.fill, self.upload] * 2 + [self.write, self.look, self.export, self.copied]
         table += [self.write_through_a_view]
-        table += [self.wait, self.renew]
+        return [*table, self.wait, self.renew]
+
+    def settle(self):
+        """Before the end: nobody else works on the arrays."""
+
+    def take_steps(self):
+        table = self.table()
         for _ in range(self.steps):
             yield self.random.choice(table)
 
@@ -164,11 +173,12 @@ class Program:
 
         with ThreadPoolExecutor(self.threads) as pool:
             list(pool.map(work, range(self.threads)))
+        self.settle()
         for array, wanted in zip(self.arrays, self.wanted, strict=True):
             assert np.array_equal(np.asarray(array), wanted), (array, wanted)
 
 
-def run(number: int) -> None:
+def run(number: int, kind: type[Program] = Program) -> None:
     """One program, under the orders that its number stands for."""
     choice = random.Random(~number)
     softmetal.configure(
@@ -178,18 +188,18 @@ def run(number: int) -> None:
         jitter_us=choice.choice((0, 50)),
     )
     try:
-        Program(number).run()
+        kind(number).run()
     except BaseException as failure:
         raise AssertionError(f"program {number}") from failure
     finally:
         softmetal.configure(seed=None, latency_us=None, jitter_us=None, wait_scope=None)
 
 
-def main():
+def main(kind: type[Program] = Program):
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
     first = int(sys.argv[2]) if len(sys.argv) > 2 else 0
     for number in range(first, first + count):
-        run(number)
+        run(number, kind)
         if softmetal.reports():
             sys.exit(f"program {number}: {softmetal.last_report()}")
     print(f"{count} programs equal their sequential result; the validator is silent")
