@@ -13,7 +13,7 @@ import metal_dlpack as md
 
 DTYPES = [value for value in vars(md).values() if isinstance(value, md.dtype)]
 #: Types of torch that DLPack has no code for.
-NOT_IN_DLPACK = re.compile(r"q?u?int[3567]|qu?int\d+(x\d)?|bits\d+(x\d)?")
+NOT_IN_DLPACK = re.compile(r"q?u?int[3567]|qu?int\d+(x\d)?|bits\d+(x\d)?|bcomplex32")
 #: Types whose tensors torch itself exports as bytes, and does not import.
 SHELLS_OF_TORCH = {"uint1", "uint2", "uint4", "int1", "int2", "int4"}
 

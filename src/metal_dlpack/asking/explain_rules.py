@@ -208,7 +208,7 @@ class Facts:
 
 #: What rules ask, by name.
 CONDITIONS: dict[str, Callable[[Facts], bool]] = {
-    # An Array that gives a plain buffer, of anything but the one kind that torch.asarray reads right.
+    # An Array that gives a plain buffer, of anything but the one kind that every torch.asarray reads right.
     "ours_shows_bytes": lambda f: (
         f.ours
         and not f.flags & IS_COPIED
@@ -332,7 +332,7 @@ _ROWS = {
         {"byte_offset": 2},
     ),
     ("torch", "ours_shows_bytes", "note"): Rule(
-        "torch.asarray(x) is another way, which loses shape and type: it reads the bytes as torch's default dtype.",
+        "torch.asarray(x) is another way, which loses the shape, and before torch 2.15 the type: it reads a plain buffer.",
         "Call torch.from_dlpack(x), or torch.as_tensor(x), not torch.asarray(x).",
     ),
     ("torch", "metal", "note"): Rule(
