@@ -7,6 +7,7 @@ C core knows nothing of torch's.  torch_mps.h says what each part does.
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 import threading
 import warnings
@@ -36,6 +37,7 @@ def switch_on(*, float64: bool = False) -> bool:
             _library = _installed(torch)
             _core._forget_types()
     _library.torch_mps_allow_float64(float64)
+    _library.torch_mps_allow_fallback(os.environ.get("PYTORCH_ENABLE_MPS_FALLBACK", "0") not in ("", "0"))
     return True
 
 

@@ -4,3 +4,4 @@
 #include "memory.cpp"
 #include "operators.cpp"
 #include "queue.cpp"
+#include "refusals.cpp"

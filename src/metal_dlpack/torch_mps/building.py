@@ -15,6 +15,8 @@ from pathlib import Path
 from metal_dlpack.msl import cache, child
 from metal_dlpack.msl.errors import CompilerError
 
+from .native_functions import as_source, packed_list
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -26,7 +28,7 @@ MOST_SECONDS = 600
 
 def library(torch: Any) -> Path:
     """Return the path of the library for this torch; raise RuntimeError where no compiler makes it."""
-    sources = sorted([*HERE.glob("*.cpp"), *HERE.glob("*.h")])
+    sources = sorted([*HERE.glob("*.cpp"), *HERE.glob("*.h"), HERE / "native_functions.py"])
     key = ["torch_mps", torch.__version__, str(torch.version.git_version), sys.version, sysconfig.get_platform()]
     key += [path.read_text() for path in sources]
     with contextlib.nullcontext() if cache.is_sound(cache.entry(key, ".so")) else _one_at_a_time(cache.folder()):
@@ -47,6 +49,7 @@ def _one_at_a_time(folder: Path) -> Iterator[None]:
 
 def _compile(torch: Any, path: Path) -> None:
     compiler = _compiler()
+    names = as_source(packed_list())
     started = time.monotonic()
     sys.stderr.write(f"metal_dlpack: compiling torch's mps device for torch {torch.__version__}, once\n")
     root = Path(torch.__file__).parent
@@ -62,13 +65,14 @@ def _compile(torch: Any, path: Path) -> None:
         f"-I{root / 'include/torch/csrc/api/include'}",
         f"-I{sysconfig.get_paths()['include']}",
         str(HERE / "all.cpp"),
+        *("-x", "c++", "-", "-x", "none"),  # what is given as text: the list of operators
         f"-L{root / 'lib'}",
         *("-lc10", "-ltorch_cpu", "-ltorch_python"),  # which torch has loaded, for itself alone
         "-o",
         str(path),
     ]
     try:
-        status, _, errors = child.run(command, "", seconds=MOST_SECONDS)
+        status, _, errors = child.run(command, names, seconds=MOST_SECONDS)
     except CompilerError as error:
         status, errors = 1, str(error)
     if status != 0:

@@ -303,6 +303,12 @@ torch_mps_commit()
 }
 
 TORCH_MPS_EXPORT void
+torch_mps_allow_fallback(int is_allowed)
+{
+    torch_mps::allows_fallback = is_allowed != 0;
+}
+
+TORCH_MPS_EXPORT void
 torch_mps_allow_float64(int is_allowed)
 {
     torch_mps::allows_float64 = is_allowed != 0;

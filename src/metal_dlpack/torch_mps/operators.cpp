@@ -716,18 +716,21 @@ Call::run()
     }
 }
 
+} // namespace
+
 void
 compute(const c10::OperatorHandle &op, Stack *stack)
 {
     Call(op, cpu_keys, stack).run();
 }
 
-// Of operators with a sparse tensor among their arguments.
 void
 compute_sparse(const c10::OperatorHandle &op, Stack *stack)
 {
     Call(op, sparse_cpu_keys, stack).run();
 }
+
+namespace {
 
 // What makes sparse tensors, and asks what they are made of, is the same for all devices.
 void
@@ -832,42 +835,9 @@ record_stream(Tensor &, c10::Stream)
 }
 #endif
 
-using Boxed = void(const c10::OperatorHandle &, Stack *);
-
-// Of many operators torch has, beside the CPU's own kernel, a form for all devices: it would come before the fallback,
-// and is slower or rounds otherwise.
-template <Boxed *computes>
-void
-prefer_own_kernels(torch::Library &library, c10::DispatchKey ours, c10::DispatchKey cpu)
-{
-    using c10::DispatchKey;
-    auto &dispatcher = c10::Dispatcher::singleton();
-    for (const c10::OperatorName &name : dispatcher.getAllOpNames()) {
-        auto op = dispatcher.findOp(name);
-        if (!op || name.getNamespace() != "aten" || !op->hasKernelForDispatchKey(cpu) ||
-            op->hasKernelForDispatchKey(ours)) {
-            continue;
-        }
-        for (DispatchKey for_all :
-             {DispatchKey::CompositeImplicitAutograd, DispatchKey::CompositeExplicitAutograd,
-              DispatchKey::CompositeExplicitAutogradNonFunctional}) {
-            if (op->hasKernelForDispatchKey(for_all)) {
-                library.impl(c10::toString(name).c_str(),
-                             torch::CppFunction::makeFromBoxedFunction<computes>());
-                break;
-            }
-        }
-    }
-}
-
 } // namespace
 
 } // namespace torch_mps
-
-TORCH_LIBRARY_IMPL(_, MPS, library)
-{
-    library.fallback(torch::CppFunction::makeFromBoxedFunction<&torch_mps::compute>());
-}
 
 TORCH_LIBRARY_IMPL(aten, MPS, library)
 {
@@ -883,13 +853,7 @@ TORCH_LIBRARY_IMPL(aten, MPS, library)
 #if TORCH_HAS_MPS_STREAMS
     library.impl("record_stream", torch_mps::record_stream);
 #endif
-    torch_mps::prefer_own_kernels<torch_mps::compute>(library, c10::DispatchKey::MPS,
-                                                      c10::DispatchKey::CPU);
-}
-
-TORCH_LIBRARY_IMPL(_, SparseMPS, library)
-{
-    library.fallback(torch::CppFunction::makeFromBoxedFunction<&torch_mps::compute_sparse>());
+    torch_mps::register_operators(library);
 }
 
 TORCH_LIBRARY_IMPL(aten, SparseMPS, library)
@@ -901,9 +865,7 @@ TORCH_LIBRARY_IMPL(aten, SparseMPS, library)
           "is_pinned"}) {
         library.impl(name, torch::CppFunction::makeFromBoxedFunction<&torch_mps::ask_sparse>());
     }
-    torch_mps::prefer_own_kernels<torch_mps::compute_sparse>(library,
-                                                             c10::DispatchKey::SparseMPS,
-                                                             c10::DispatchKey::SparseCPU);
+    torch_mps::register_sparse_operators(library);
 }
 
 TORCH_LIBRARY_IMPL(aten, AutogradMPS, library)

@@ -1,6 +1,7 @@
 // torch_mps.h: the parts of torch's mps device over the software Metal.
 //
 //     operators.cpp   each operator is torch's own for the CPU, over the bytes of MTLBuffers
+//     refusals.cpp    which operators those are, and what is said of the others
 //     memory.cpp      tensors' memory: the core's pool
 //     queue.cpp       the work on torch's queue: what it uses, when its bytes arrive
 //     device.cpp      what torch asks of a device: guard, hooks, random numbers
@@ -10,10 +11,12 @@
 #pragma once
 
 #include <ATen/core/Generator.h>
+#include <ATen/core/stack.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/Device.h>
 #include <c10/core/Storage.h>
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -22,11 +25,32 @@
 
 #define TORCH_MPS_EXPORT extern "C" __attribute__((visibility("default")))
 
+namespace c10 {
+class OperatorHandle;
+}
+namespace torch {
+class Library;
+}
+
 namespace torch_mps {
 
 extern const metal_for_torch *metal; // set once, before anything else
 extern const c10::Device the_device; // mps:0
 extern bool allows_float64;
+
+// ---- operators.cpp ----
+
+// Boxed kernels: torch's own for the CPU, over the same bytes; and for operators with a sparse tensor among their
+// arguments.
+void compute(const c10::OperatorHandle &op, torch::jit::Stack *stack);
+void compute_sparse(const c10::OperatorHandle &op, torch::jit::Stack *stack);
+
+// ---- refusals.cpp ----
+
+extern std::atomic<bool> allows_fallback; // PYTORCH_ENABLE_MPS_FALLBACK
+// All that have no kernel yet.
+void register_operators(torch::Library &aten);
+void register_sparse_operators(torch::Library &aten);
 
 // ---- memory.cpp ----
 

@@ -100,7 +100,8 @@ class Image:
         for i in range(count):
             name, kind, _, _, value = struct.unpack_from("<IBBHQ", self.data, table + 16 * i)
             if not kind & N_STAB:
-                self.symbols.append(Symbol(text(self.data[strings + name :]), kind, value))
+                start = strings + name
+                self.symbols.append(Symbol(self.data[start : self.data.index(0, start)].decode(), kind, value))
 
     def _relocate(self, section: Section) -> None:
         for place, packed in section.relocations:

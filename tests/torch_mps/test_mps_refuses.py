@@ -1,0 +1,161 @@
+"""What MPS on a Mac refuses is refused here, in torch's words, unless PYTORCH_ENABLE_MPS_FALLBACK allows it."""
+
+import re
+import warnings
+
+import pytest
+from children import run_child
+
+from metal_dlpack import softmetal
+from metal_dlpack.torch_mps.native_functions import packed_list, with_kernels
+
+pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_torch, pytest.mark.needs_no_sanitizer]
+
+COMPOSITE = (
+    "CompositeExplicitAutograd",
+    "CompositeExplicitAutogradNonFunctional",
+    "CompositeImplicitAutograd",
+)
+#: What a Mac runs on the CPU without being asked.
+ON_THE_CPU = {"aten::embedding_renorm_", "aten::linalg_svd", "aten::linalg_svd.U"}
+#: How this device does what a Mac's does in other ways.
+OURS = {
+    "aten::convolution_backward_overrideable",
+    "aten::convolution_overrideable",
+    "aten::copy_",
+    "aten::linalg_lu_solve.out",  # of torch's Python, for a Mac
+    "aten::scaled_dot_product_attention",
+}
+
+
+@pytest.fixture
+def fallback(torch, monkeypatch):
+    monkeypatch.setenv("PYTORCH_ENABLE_MPS_FALLBACK", "1")
+    softmetal.torch_mps()
+    yield
+    monkeypatch.undo()
+    softmetal.torch_mps()
+
+
+def refused_by_mps(operator):
+    return pytest.raises(
+        NotImplementedError,
+        match=re.escape(
+            f"The operator 'aten::{operator}' is not currently implemented for the MPS device. If you want"
+        ),
+    )
+
+
+def test_the_list_of_operators_is_read():
+    text = """
+- func: one.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)
+  structured: True
+  dispatch:
+    CPU, CUDA: one_out
+    MPS: one_out_mps
+  tags: pointwise
+
+- func: one(Tensor self) -> Tensor
+  structured_delegate: one.out
+
+- func: two(Tensor self) -> Tensor
+  dispatch:
+    CPU, MPS, MTIA: two
+    SparseMPS: two_sparse
+
+- func: three(Tensor self) -> Tensor
+  ufunc_inner_loop:
+    Generic: three (AllAndComplex)
+  dispatch:
+    SparseCPU, SparseMPS: three_sparse
+    # MPS: three
+
+- func: four.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)
+  structured: True
+  dispatch:
+    MPS: four_out
+    SparseMPS: four_out_sparse
+
+- func: four(Tensor self) -> Tensor
+  structured_delegate: four.out
+"""
+    assert with_kernels(text) == ["one.out", "one", "two", "four.out", "four"]
+    assert with_kernels(text, "SparseMPS") == ["two", "three", "four.out"]  # what is structured is dense
+
+
+def test_an_operator_has_a_kernel_if_a_mac_has_one(torch):
+    has, names = torch._C._dispatch_has_kernel_for_dispatch_key, torch._C._dispatch_get_all_op_names()
+    listed = {f"aten::{name}" for name in with_kernels(packed_list())}
+    assert 800 < len(listed) < 1500
+    computed = {name for name in names if name.startswith("aten::") and has(name, "MPS")}
+    assert computed - listed - OURS == ON_THE_CPU
+    assert not {name for name in listed - computed if not any(has(name, kind) for kind in COMPOSITE)}
+
+
+@pytest.mark.parametrize("operator", ["mode", "take", "heaviside.out", "_linalg_eigh.eigenvalues"])
+def test_an_operator_without_a_kernel_is_refused(torch, operator):
+    x = torch.rand(3, 3, device="mps")
+    calls = {
+        "mode": x.mode,
+        "take": lambda: torch.take(x, torch.zeros(1, dtype=torch.int64, device="mps")),
+        "heaviside.out": lambda: torch.heaviside(x, x),
+        "_linalg_eigh.eigenvalues": lambda: torch.linalg.eigvalsh(x),  # made of it
+    }
+    with refused_by_mps(operator):
+        calls[operator]()
+
+
+def test_a_backward_formula_is_refused_by_the_operator_that_it_uses(torch):
+    x = torch.rand(1, 1, 8, 8, device="mps", requires_grad=True)
+    smaller = torch.nn.functional.interpolate(x, size=4, mode="bilinear", antialias=True)
+    with refused_by_mps("_upsample_bilinear2d_aa_backward.grad_input"):
+        smaller.sum().backward()
+
+
+def test_a_library_that_knows_the_cpu_alone_is_refused(torch):
+    library = torch.library.Library("of_a_test_of_refusals", "DEF")
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda x: x * 2, "CPU")
+    x = torch.ones(3, device="mps")
+    with pytest.raises(NotImplementedError, match="'of_a_test_of_refusals::twice' is not currently implemented for"):
+        torch.ops.of_a_test_of_refusals.twice(x)
+    library.impl("twice", lambda x: x + x, "MPS")
+    assert torch.ops.of_a_test_of_refusals.twice(x).tolist() == [2] * 3
+
+
+def test_where_it_is_allowed_the_cpu_computes_in_the_same_memory(torch, fallback):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the first in this process
+        x = torch.tensor([[3.0, 1.0], [1.0, 3.0]], device="mps")
+        values, index = x.mode(1)
+        assert values.tolist() == [1, 1] and values.device.type == "mps" and index.device.type == "mps"
+        out = torch.empty(2, device="mps")
+        torch.linalg.eigvalsh(x, out=out)
+        assert out.tolist() == pytest.approx([2, 4])
+
+
+def test_the_first_that_falls_back_warns():
+    done = run_child("""
+        import os, warnings, torch
+        from metal_dlpack import softmetal
+        softmetal.torch_mps()
+        x = torch.rand(2, 2, device="mps")
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            torch.linalg.svd(x)  # on a Mac, too, without being allowed
+            torch.linalg.svd(x)
+        for one in said:
+            print(one.category.__name__, one.message)
+    """)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\n") == 1, done.stdout
+    assert done.stdout.startswith(
+        "UserWarning The operator 'aten::linalg_svd' is not currently supported on the MPS backend and will fall back "
+        "to run on the CPU. This may have performance implications."
+    )
+
+
+def test_what_only_a_mac_has_is_refused_in_our_words(torch):
+    x = torch.rand(4, 4, device="mps")
+    with pytest.raises(NotImplementedError, match="'aten::_weight_int4pack_mm' has a kernel on a Mac alone"):
+        torch._weight_int4pack_mm(x, x, 32, x)
