@@ -100,7 +100,7 @@ memory_new(size_t nbytes)
     Memory memory = try_memory(nbytes);
     if (memory.address == nullptr) {
         // What is in flight keeps buffers that nobody else has any more.
-        queue_synchronize();
+        queue_let_go();
         metal->empty_pool();
         memory = try_memory(nbytes);
     }

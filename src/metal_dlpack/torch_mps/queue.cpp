@@ -501,6 +501,22 @@ queue_synchronize_all()
     }
 }
 
+void
+queue_let_go()
+{
+    queue_synchronize_all();
+    {
+        // A command buffer lets go after its handlers, before those behind it are complete.
+        std::lock_guard<std::recursive_mutex> outer(encoding);
+        for (Queue &queue : queues) {
+            if (queue.committed != 0) {
+                queue.open();
+            }
+        }
+    }
+    queue_synchronize_all();
+}
+
 // ---- events ----
 
 namespace {

@@ -111,6 +111,7 @@ void queue_commit();
 void queue_commit_all();
 void queue_synchronize();
 void queue_synchronize_all();
+void queue_let_go(); // the same, and no command buffer keeps memory any more
 
 // torch's streams by their numbers: 0 is the default one, and the only one where torch has no others.
 int stream_current(); // of the calling thread
