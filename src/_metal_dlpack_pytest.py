@@ -6,6 +6,7 @@ package, and imports the package only when a fixture or an option is used.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import re
@@ -49,6 +50,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="NAME=VALUE,...",
         help="any other settings, as discrete=1,poison=1; docs/softmetal.md lists them",
     )
+    group.addoption(
+        "--softmetal-torch",
+        action="store_true",
+        help="torch's mps device computes, on the CPU; on a Mac torch has its own",
+    )
+    parser.addini("softmetal_torch", "as --softmetal-torch, for every run", type="bool")
 
 
 def asked_settings(option: Any) -> dict[str, str]:
@@ -70,6 +77,8 @@ def pytest_configure(config: pytest.Config) -> None:
         chosen = getattr(config, "workerinput", {}).get("softmetal_seed")
         config.option.softmetal_seed = chosen or str(1 + int.from_bytes(os.urandom(3), "little"))
     check_kernels(config)
+    if switches_on_torch(config):
+        switch_on_torch(config)
     asked = asked_settings(config.option)
     if not asked:
         return
@@ -91,6 +100,26 @@ def pytest_configure(config: pytest.Config) -> None:
     before = {variable(name): os.environ.get(variable(name)) for name in asked}
     os.environ.update({variable(name): value for name, value in asked.items()})
     config.add_cleanup(lambda: undo(before, settings))
+
+
+def switches_on_torch(config: pytest.Config) -> bool:
+    return sys.platform != "darwin" and bool(config.option.softmetal_torch or config.getini("softmetal_torch"))
+
+
+def switch_on_torch(config: pytest.Config) -> None:
+    """When the first test or conftest.py imports torch: a run that does not pays nothing."""
+    try:
+        from metal_dlpack import softmetal
+        from metal_dlpack.torch_mps import running
+    except ImportError as error:
+        raise pytest.UsageError(f"--softmetal-torch: metal_dlpack cannot be imported: {error}") from error
+
+    def switch_on() -> None:
+        capture = config.pluginmanager.getplugin("capturemanager")
+        with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
+            softmetal.torch_mps()  # the first time for a torch it compiles, and says so
+
+    config.add_cleanup(running.when_torch_is_imported(switch_on))
 
 
 def check_kernels(config: pytest.Config) -> None:

@@ -80,7 +80,8 @@ def torch_mps(*, float64: bool = False) -> bool:
 
     Torch's operators, autograd, modules and optimisers run on ``mps`` from now on; ``md.from_dlpack(t)``, an Array's
     ``host`` and kernels use the same bytes.  Results are those of torch's CPU build.  Before or after ``import torch``,
-    which this does; for the life of the process, and once.
+    which this does; for the life of the process, and once.  ``python -m metal_dlpack.softmetal script.py`` runs a
+    program with it, the pytest plugin's ``--softmetal-torch`` tests.
 
     Each operator is work on a queue of torch's own.  With ``SOFTMETAL_LATENCY_US`` its bytes arrive later, as on a Mac:
     a missing ``torch.mps.synchronize()`` shows.  With validation on, races with other queues are reported.
@@ -119,3 +120,9 @@ def _control(name: str) -> Any:
         return getattr(_core, "_softmetal_" + name)
     except AttributeError:
         raise SoftwareMetalMissing("The software Metal is not part of this build, which uses Apple's Metal.") from None
+
+
+if __name__ == "__main__":
+    from metal_dlpack.torch_mps.running import main
+
+    sys.exit(main(sys.argv[1:]))

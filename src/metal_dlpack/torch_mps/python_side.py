@@ -57,7 +57,7 @@ def _make_streams(torch: Any) -> None:
     """torch.mps.Stream, which torch has from 2.15 on: its base, and the functions about the current one."""
     mps = torch.accelerator.current_stream().device_type
 
-    class Base(torch.Stream):
+    class Base(torch.Stream):  # type: ignore[misc]
         def __new__(cls, *, stream_id: int | None = None) -> Any:
             if stream_id is None:
                 return super().__new__(cls, device="mps")
