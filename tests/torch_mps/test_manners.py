@@ -86,3 +86,26 @@ def test_the_cpus_alias_of_a_storage_is_the_same_memory(torch):
     assert alias.tolist() == [0, 7, 0, 0]
     with pytest.raises(RuntimeError, match="the storage is on cpu, not on mps"):
         torch.mps._host_alias_storage(alias.untyped_storage())
+
+
+def test_weights_are_counted_without_float64(torch):
+    places = torch.tensor([0, 1, 1], device="mps")
+    for weights, wanted in (([1, 2, 3], torch.int32), ([0.5, 1, 2], torch.float32)):
+        counted = torch.bincount(places, torch.tensor(weights, device="mps"))
+        assert (counted.dtype, counted.tolist()) == (wanted, [weights[0], weights[1] + weights[2]])
+
+
+@pytest.mark.parametrize("tiles", [2, 4])
+def test_weights_of_four_bits(torch, tiles):
+    n, k, group = 16, 64, 32
+    numbers = torch.arange(n * k).reshape(n, k).remainder(16)
+    bytes_of_two = (numbers[:, ::2] * 16 + numbers[:, 1::2]).to(torch.uint8)
+    packed = torch._convert_weight_to_int4pack(bytes_of_two.to("mps"), tiles)
+    assert (packed.dtype, tuple(packed.shape)) == (torch.int32, (n // 8, k // (16 * tiles), 32, tiles // 2))
+    scales, zeros = torch.full((k // group, n), 0.5), torch.full((k // group, n), 3.0)
+    x = torch.rand(5, k)
+    found = torch._weight_int4pack_mm(x.to("mps"), packed, group, torch.stack([scales, zeros], dim=2).to("mps"))
+    wanted = x @ ((numbers - 8) * 0.5 + 3).t()
+    torch.testing.assert_close(found.cpu(), wanted, rtol=1e-3, atol=1e-2)
+    with pytest.raises(RuntimeError, match="innerKTiles is 2, 4 or 8, not 3"):
+        torch._convert_weight_to_int4pack(bytes_of_two.to("mps"), 3)

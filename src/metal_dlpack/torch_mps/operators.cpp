@@ -811,6 +811,55 @@ convolution_backward(const c10::OperatorHandle &, Stack *stack)
     compute(named("aten::convolution_backward"), stack);
 }
 
+// What an operator of the CPU's gives, even one that is refused on mps.
+Tensor
+computed(const char *name, Stack stack)
+{
+    compute(named(name), &stack);
+    return stack.back().toTensor();
+}
+
+// The CPU adds weights of other types up in float64; MPS whole numbers as int32.
+Tensor
+bincount(const Tensor &self, const std::optional<Tensor> &weights, int64_t least)
+{
+    bool is_taken = !weights || !weights->defined() || weights->scalar_type() == c10::kFloat ||
+                    (weights->scalar_type() == c10::kDouble && allows_float64);
+    if (!is_taken) {
+        bool is_whole = c10::isIntegralType(weights->scalar_type(), true);
+        return at::bincount(self, weights->to(c10::kFloat), least)
+            .to(is_whole ? c10::kInt : c10::kFloat);
+    }
+    return computed("aten::bincount", {self, weights, least});
+}
+
+// Weights of four bits each, packed as the CPU's kernels want them, in the shape that MPS gives.
+Tensor
+pack_int4(const Tensor &weight, int64_t tiles)
+{
+    TORCH_CHECK(weight.dim() == 2 && weight.scalar_type() == c10::kByte,
+                "_convert_weight_to_int4pack: expected a uint8 tensor of two axes, got ",
+                weight.scalar_type(), " of ", weight.sizes());
+    TORCH_CHECK(tiles == 2 || tiles == 4 || tiles == 8,
+                "_convert_weight_to_int4pack: innerKTiles is 2, 4 or 8, not ", tiles);
+    int64_t n = weight.size(0), k = weight.size(1) * 2;
+    TORCH_CHECK(n % 8 == 0 && k % (tiles * 16) == 0,
+                "_convert_weight_to_int4pack: expected a multiple of 8 rows and of ", tiles * 8,
+                " columns, got ", weight.sizes());
+    Tensor each = at::stack({weight.__rshift__(4), weight.bitwise_and(15)}, 2);
+    Tensor packed = computed("aten::_convert_weight_to_int4pack_for_cpu",
+                             {each.reshape({n, k}).to(c10::kInt), tiles});
+    return packed.view(c10::kInt).view({n / 8, k / (tiles * 16), 32, tiles / 2});
+}
+
+Tensor
+multiply_int4(const Tensor &a, const Tensor &packed, int64_t group, const Tensor &scales)
+{
+    int64_t n = packed.size(0) * 8;
+    return computed("aten::_weight_int4pack_mm_for_cpu",
+                    {a, packed.view({n, -1}).view(c10::kByte), group, scales});
+}
+
 // Torch asks a table of devices, which has no row for mps, which way is the fastest: the plain one is for all.
 Tensor
 attention(const Tensor &query, const Tensor &key, const Tensor &value,
@@ -849,6 +898,9 @@ TORCH_LIBRARY_IMPL(aten, MPS, library)
     library.impl("convolution_backward_overrideable",
                  torch::CppFunction::makeFromBoxedFunction<&torch_mps::convolution_backward>());
     library.impl("scaled_dot_product_attention", torch_mps::attention);
+    library.impl("_convert_weight_to_int4pack", torch_mps::pack_int4);
+    library.impl("_weight_int4pack_mm", torch_mps::multiply_int4);
+    library.impl("bincount", torch_mps::bincount);
     library.impl("_efficientzerotensor", torch_mps::zero_tensor);
 #if TORCH_HAS_MPS_STREAMS
     library.impl("record_stream", torch_mps::record_stream);
