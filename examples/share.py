@@ -4,18 +4,31 @@ Each framework gets a view of the same bytes.  One write, and all of them show i
 """
 
 import importlib.util
+from types import ModuleType
 
 import metal_dlpack as md
+from metal_dlpack import softmetal
 
 
 def has(module: str) -> bool:
     return importlib.util.find_spec(module) is not None
 
 
+def starts_mps(torch: ModuleType) -> bool:
+    """Torch's builds for Linux have no MPS: there the CPU computes, in the same memory."""
+    if softmetal.is_present():
+        try:
+            softmetal.torch_mps()
+        except RuntimeError as error:  # there is no C++ compiler
+            print(error)
+    return bool(torch.backends.mps.is_available())
+
+
 def main() -> None:
     array = md.zeros((2, 4), dtype="float32")
     print(f"One MTLBuffer of {array.buffer.size} bytes: id<MTLBuffer> {array.buffer.handle:#x}")
     views: dict[str, object] = {"metal_dlpack": array}
+    computes = False
 
     if has("numpy"):
         import numpy as np
@@ -26,11 +39,11 @@ def main() -> None:
 
         views["PyTorch CPU"] = torch.from_dlpack(array.host)
         mps = torch.from_dlpack(array)
+        computes = starts_mps(torch)
         handle = mps.untyped_storage().data_ptr()
         print(f"A torch tensor on {mps.device}, whose storage is {handle:#x}")
         assert handle == array.buffer.handle
-        # Without a Mac torch carries MPS tensors but computes nothing with them: print it as ours.
-        views["PyTorch MPS"] = mps if torch.backends.mps.is_available() else md.from_dlpack(mps)
+        views["PyTorch MPS"] = mps if computes else md.from_dlpack(mps)  # what torch cannot read, we can
     if has("tvm_ffi"):
         import tvm_ffi
 
@@ -48,6 +61,11 @@ def main() -> None:
         row = [float(view[1, i]) for i in range(4)]  # type: ignore[index]
         print(f"  {name:<14}{row}")
         assert row[2] == 42.0, f"{name} does not see the write"
+
+    if computes:
+        mps += 1
+        print(f"\nAfter torch has added 1 on {mps.device}:\n  metal_dlpack  {md.from_dlpack(mps)[1].tolist()}")
+        assert array[1].tolist() == [1.0, 1.0, 43.0, 1.0]
 
 
 if __name__ == "__main__":

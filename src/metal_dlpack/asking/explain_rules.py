@@ -332,12 +332,13 @@ _ROWS = {
         {"byte_offset": 2},
     ),
     ("torch", "ours_shows_bytes", "note"): Rule(
-        "torch.asarray(x) is another way, which loses the shape, and before torch 2.15 the type: it reads a plain buffer.",
+        "torch.asarray(x) is another way, which loses the shape, and before torch 2.15 the type: it reads a plain "
+        "buffer.",
         "Call torch.from_dlpack(x), or torch.as_tensor(x), not torch.asarray(x).",
     ),
     ("torch", "metal", "note"): Rule(
-        "This build of torch has no MPS: it holds a tensor t, but cannot compute with it, print it or move it.",
-        "Read t through md.from_dlpack(t). For a tensor to compute with, pass {host}.",
+        "torch's builds without MPS compute with a tensor t of mps, print it or move it only once that is switched on.",
+        "Switch it on with metal_dlpack.softmetal.torch_mps(), read t through md.from_dlpack(t), or pass {host}.",
         machine="no metal",
     ),
     ("torch", "ours_on_metal", "zero-copy"): Rule(

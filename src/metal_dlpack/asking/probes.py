@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import metal_dlpack as md
+from metal_dlpack import softmetal
+from metal_dlpack.torch_mps import building
 
 IS_MAC = sys.platform == "darwin"
 ITEMS = 4096
@@ -138,8 +140,8 @@ def check_torch_handle(tensor: Any, array: md.Array) -> None:
     "torch.from_dlpack(a), and back",
     "torch",
     where=not IS_MAC,
-    note="this PyTorch has no MPS: it holds such a tensor t, but cannot compute with it, print it or move it "
-    "(t.cpu()); read it through md.from_dlpack(t), as is done here",
+    note="as this PyTorch is installed, it has no MPS: it holds such a tensor t, which is read through "
+    "md.from_dlpack(t)",
 )
 def torch_mps_handle(torch: Any) -> None:
     array = new_array()
@@ -151,16 +153,48 @@ def torch_mps_handle(torch: Any) -> None:
     require(float(array[8]) == 13, "a slice does not arrive at its offset")
 
 
-@probe("metal_dlpack", "PyTorch MPS", "torch.from_dlpack(a)", "torch", where=IS_MAC)
+COMPUTES = "shares" if IS_MAC or building.has_compiler() else "cannot"
+SWITCHED_ON = (
+    ""
+    if IS_MAC
+    else (
+        "PyTorch computes on mps here, on the CPU, after softmetal.torch_mps(), under python -m metal_dlpack.softmetal "
+        "or pytest --softmetal-torch; the first time a C++ compiler makes the device"
+    )
+)
+
+
+def switch_on_mps() -> None:
+    if not IS_MAC:
+        softmetal.torch_mps()
+
+
+@probe(
+    "metal_dlpack",
+    "PyTorch MPS",
+    "torch.from_dlpack(a), computing",
+    "torch",
+    expected=COMPUTES,
+    note="" if IS_MAC else SWITCHED_ON,
+)
 def torch_mps(torch: Any) -> None:
+    switch_on_mps()
     array = new_array()
     tensor = torch.from_dlpack(array)
     check_torch_handle(tensor, array)
     exchange_with_mps(torch, array, tensor)
 
 
-@probe("PyTorch MPS", "metal_dlpack", "md.from_dlpack(t)", "torch", where=IS_MAC)
+@probe(
+    "PyTorch MPS",
+    "metal_dlpack",
+    "md.from_dlpack(t), computing",
+    "torch",
+    expected=COMPUTES,
+    note="" if IS_MAC else SWITCHED_ON,
+)
 def from_torch_mps(torch: Any) -> None:
+    switch_on_mps()
     tensor = torch.zeros(ITEMS, device="mps")
     torch.mps.synchronize()
     array = md.from_dlpack(tensor)

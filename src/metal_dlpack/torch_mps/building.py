@@ -47,6 +47,14 @@ def _one_at_a_time(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def has_compiler() -> bool:
+    """Whether there is one to try."""
+    try:
+        return shutil.which(_compiler()[0]) is not None
+    except RuntimeError:
+        return False
+
+
 def _compile(torch: Any, path: Path) -> None:
     compiler = _compiler()
     names = as_source(packed_list())
