@@ -154,13 +154,22 @@ def test_a_group_of_processes_refuses_a_module_on_mps(torch):
         distributed.destroy_process_group()
 
 
-def test_a_loader_with_workers_gives_batches_for_mps(torch):
-    rows = torch.utils.data.TensorDataset(torch.arange(6.0).reshape(6, 1))
-    with pytest.warns(UserWarning, match="not supported on MPS"):  # torch's own
-        batches = list(torch.utils.data.DataLoader(rows, batch_size=2, num_workers=2, pin_memory=True))
-    assert [batch.to("mps").sum().item() for (batch,) in batches] == [1, 5, 9]
-    on_mps = torch.utils.data.TensorDataset(rows.tensors[0].to("mps"))
-    assert [x.device.type for (x,) in torch.utils.data.DataLoader(on_mps, batch_size=4, shuffle=True)] == ["mps"] * 2
+def test_a_loader_with_workers_gives_batches_for_mps():
+    """In a child: the workers are forked, and this process may have threads of other frameworks."""
+    done = run_child("""
+        import torch, warnings
+        from metal_dlpack import softmetal
+        softmetal.torch_mps()
+        rows = torch.utils.data.TensorDataset(torch.arange(6.0).reshape(6, 1))
+        with warnings.catch_warnings(record=True) as told:  # torch's own
+            warnings.simplefilter("always")
+            batches = list(torch.utils.data.DataLoader(rows, batch_size=2, num_workers=2, pin_memory=True))
+        assert any("not supported on MPS" in str(warning.message) for warning in told), told
+        assert [batch.to("mps").sum().item() for (batch,) in batches] == [1, 5, 9]
+        on_mps = torch.utils.data.TensorDataset(rows.tensors[0].to("mps"))
+        assert [x.device.type for (x,) in torch.utils.data.DataLoader(on_mps, batch_size=4, shuffle=True)] == ["mps"] * 2
+    """)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_forked_child_is_refused_and_can_end():
