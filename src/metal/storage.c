@@ -291,16 +291,25 @@ is_let_go(const metal_storage *storage)
     return bridge_buffer_is_only_ours(storage->handle) && !mlx_is_loaded();
 }
 
+static bool
+is_reusable(const metal_storage *storage)
+{
+    if (storage->is_labelled || !storage_is_exported(storage)) {
+        return !storage->is_labelled;
+    }
+    if (!is_let_go(storage)) {
+        return false;
+    }
+    WATCH_FREE(storage->handle);
+    return true;
+}
+
 /* Back to the pool, unless a framework may still use the MTLBuffer: then to Metal, so that no other
  * Array gets bytes that the GPU writes. */
 static void
 release_ours(metal_storage *storage)
 {
-    bool is_let = storage_is_exported(storage) && is_let_go(storage);
-    bool is_free = !storage->is_labelled && (!storage_is_exported(storage) || is_let);
-    if (is_let) {
-        WATCH_FREE(storage->handle);
-    }
+    bool is_free = is_reusable(storage);
     tracking_forget(storage->handle);
     pool_give(storage, is_free);
 }

@@ -180,7 +180,8 @@ tracking_take_failure(metal_stream *stream, bridge_error *error)
 void
 tracking_forget(const bridge_buffer *buffer)
 {
-    if (tracking_is_quiet(buffer) || buffer == NULL) {
+    if (tracking_is_quiet(NULL) ||
+        buffer == NULL) { /* whoever takes it from the pool looks it up */
         return;
     }
     lock_take(LOCK_TRACKING);
