@@ -6,13 +6,17 @@
 #include "torch_mps.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/SDPBackend.h>
 #include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/core/List.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/SparseTensorUtils.h>
 #include <ATen/native/TensorFactories.h>
+#include <ATen/ops/_fused_sdp_choice.h>
 #include <ATen/ops/_scaled_dot_product_attention_math.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
+#include <ATen/ops/zeros_like.h>
 #include <torch/library.h>
 
 #include <limits>
@@ -215,7 +219,8 @@ Call::draws_without_a_generator() const
            std::none_of(arguments.begin(), arguments.end(), is_generator);
 }
 
-// Whether the operator looks at no item: its results are views of its arguments.  Those of sparse tensors are none.
+// Whether the operator looks at no item, mostly as its results are views of its arguments.  Of a sparse tensor they
+// are none.
 bool
 Call::only_views() const
 {
@@ -223,6 +228,9 @@ Call::only_views() const
     auto is_view = [](const c10::Argument &returned) {
         return returned.alias_info() != nullptr && !returned.alias_info()->isWrite();
     };
+    if (schema.name() == "aten::_fused_sdp_choice") {
+        return true; // shapes are enough
+    }
     return keys == cpu_keys && !schema.returns().empty() &&
            std::all_of(schema.returns().begin(), schema.returns().end(), is_view) &&
            std::none_of(schema.arguments().begin(), schema.arguments().end(), is_written);
@@ -860,18 +868,33 @@ multiply_int4(const Tensor &a, const Tensor &packed, int64_t group, const Tensor
                     {a, packed.view({n, -1}).view(c10::kByte), group, scales});
 }
 
-// Torch asks a table of devices, which has no row for mps, which way is the fastest: the plain one is for all.
+// Of a mask of true and false, what is added.
+std::optional<Tensor>
+added_mask(const std::optional<Tensor> &mask, const Tensor &query)
+{
+    if (!mask || !mask->defined() || mask->scalar_type() != c10::kBool) {
+        return mask;
+    }
+    auto infinity = std::numeric_limits<double>::infinity();
+    return at::zeros_like(*mask, query.options()).masked_fill_(mask->logical_not(), -infinity);
+}
+
+// Torch asks a table of devices, which has no row for mps, which form to take: it is the CPU's.
 Tensor
 attention(const Tensor &query, const Tensor &key, const Tensor &value,
           const std::optional<Tensor> &mask, double dropout, bool is_causal,
           std::optional<double> scale, bool enable_gqa)
 {
-    std::optional<Tensor> added = mask; // to the scores: false takes one out
-    if (mask && mask->defined() && mask->scalar_type() == c10::kBool) {
-        added = at::zeros_like(*mask, mask->options().dtype(query.scalar_type()));
-        added->masked_fill_(mask->logical_not(), -std::numeric_limits<double>::infinity());
+    bool mask_is_trained = mask && mask->defined() && mask->requires_grad();
+    int64_t form = mask_is_trained ? int64_t(at::SDPBackend::math)
+                                   : at::_fused_sdp_choice(query, key, value, mask, dropout,
+                                                           is_causal, scale, enable_gqa);
+    if (form == int64_t(at::SDPBackend::flash_attention)) {
+        return std::get<0>(at::_scaled_dot_product_flash_attention_for_cpu(
+            query, key, value, dropout, is_causal, added_mask(mask, query), scale));
     }
-    return std::get<0>(at::_scaled_dot_product_attention_math(query, key, value, added, dropout,
+    return std::get<0>(at::_scaled_dot_product_attention_math(query, key, value,
+                                                              added_mask(mask, query), dropout,
                                                               is_causal, std::nullopt, scale,
                                                               enable_gqa));
 }
