@@ -25,6 +25,9 @@ OURS = {
     "aten::copy_",
     "aten::linalg_lu_solve.out",  # of torch's Python, for a Mac
     "aten::scaled_dot_product_attention",
+    "aten::_fused_sdp_choice",  # which it calls, as do the next two
+    "aten::_scaled_dot_product_flash_attention_for_cpu",
+    "aten::_scaled_dot_product_flash_attention_for_cpu_backward",
 }
 
 

@@ -924,6 +924,11 @@ TORCH_LIBRARY_IMPL(aten, MPS, library)
     library.impl("_convert_weight_to_int4pack", torch_mps::pack_int4);
     library.impl("_weight_int4pack_mm", torch_mps::multiply_int4);
     library.impl("bincount", torch_mps::bincount);
+    for (const char *name :
+         {"_fused_sdp_choice", "_scaled_dot_product_flash_attention_for_cpu",
+          "_scaled_dot_product_flash_attention_for_cpu_backward"}) { // which `attention` calls
+        library.impl(name, torch::CppFunction::makeFromBoxedFunction<&torch_mps::compute>());
+    }
     library.impl("_efficientzerotensor", torch_mps::zero_tensor);
 #if TORCH_HAS_MPS_STREAMS
     library.impl("record_stream", torch_mps::record_stream);
