@@ -109,3 +109,12 @@ def test_weights_of_four_bits(torch, tiles):
     torch.testing.assert_close(found.cpu(), wanted, rtol=1e-3, atol=1e-2)
     with pytest.raises(RuntimeError, match="innerKTiles is 2, 4 or 8, not 3"):
         torch._convert_weight_to_int4pack(bytes_of_two.to("mps"), 3)
+
+
+@pytest.mark.filterwarnings("ignore:The operator")  # it runs on the CPU, as on a Mac
+def test_singular_values_have_gradients(torch):
+    x = torch.rand(3, 3)
+    there, here = x.clone().requires_grad_(), x.to("mps").requires_grad_()
+    for matrix in (there, here):
+        torch.linalg.svd(matrix)[1].sum().backward()
+    torch.testing.assert_close(here.grad.cpu(), there.grad)

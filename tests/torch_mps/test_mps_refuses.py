@@ -159,6 +159,6 @@ def test_the_first_that_falls_back_warns():
 
 
 def test_what_only_a_mac_has_is_refused_in_our_words(torch):
-    x = torch.rand(4, 4, device="mps")
-    with pytest.raises(NotImplementedError, match="'aten::_weight_int4pack_mm' has a kernel on a Mac alone"):
-        torch._weight_int4pack_mm(x, x, 32, x)
+    x, name = torch.rand(1, 1, 4, 4, device="mps"), "_scaled_dot_product_attention_math_for_mps"
+    with pytest.raises(NotImplementedError, match=f"'aten::{name}' has a kernel on a Mac alone"):
+        getattr(torch.ops.aten, name)(x, x, x)

@@ -950,5 +950,6 @@ TORCH_LIBRARY_IMPL(aten, SparseMPS, library)
 
 TORCH_LIBRARY_IMPL(aten, AutogradMPS, library)
 {
+    torch_mps::register_autograd(library);
     library.impl("scaled_dot_product_attention", torch_mps::attention);
 }

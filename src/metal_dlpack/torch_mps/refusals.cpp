@@ -8,6 +8,8 @@
 #include "torch_mps.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/_linalg_svd.h>
+#include <c10/util/ScopeExit.h>
 #include <caffe2/core/common.h>
 #include <torch/library.h>
 
@@ -23,7 +25,8 @@ namespace {
 using torch::jit::Stack;
 
 // On a Mac, too, they run on the CPU, allowed or not.
-constexpr const char *fall_back_always[] = {"embedding_renorm_", "linalg_svd", "linalg_svd.U"};
+constexpr const char *fall_back_always[] = {"embedding_renorm_", "linalg_svd.U"};
+thread_local bool is_allowed_here;
 
 // Kernels of MPS in torchvision for macOS; its wheel for Linux has the CPU's alone.
 constexpr const char *kernels_of_torchvision[] = {
@@ -39,12 +42,18 @@ constexpr const char *kernels_of_torchvision[] = {
 };
 
 void
-compute_with_warning(const c10::OperatorHandle &op, Stack *stack)
+warn(const c10::OperatorName &name)
 {
     TORCH_WARN_ONCE(
-        "The operator '", op.schema().operator_name(),
+        "The operator '", name,
         "' is not currently supported on the MPS backend and will fall back to run on "
         "the CPU. This may have performance implications.");
+}
+
+void
+compute_with_warning(const c10::OperatorHandle &op, Stack *stack)
+{
+    warn(op.schema().operator_name());
     compute(op, stack);
 }
 
@@ -53,6 +62,10 @@ refuse(const c10::OperatorHandle &op, Stack *stack)
 {
     auto name = op.schema().operator_name();
     bool is_distributed = name.getNamespace().value_or("") == "c10d";
+    if (is_allowed_here) {
+        compute(op, stack);
+        return;
+    }
     if (allows_fallback && !is_distributed) {
         compute_with_warning(op, stack);
         return;
@@ -69,6 +82,17 @@ refuse(const c10::OperatorHandle &op, Stack *stack)
                          "`PYTORCH_ENABLE_MPS_FALLBACK=1` to use the CPU as a fallback for "
                          "this op. WARNING: "
                          "this will be slower than running natively on MPS.");
+}
+
+// A Mac falls back to the CPU for this one as well.  It is made of another operator, which has the gradient.
+std::tuple<at::Tensor, at::Tensor, at::Tensor>
+singular_values(const at::Tensor &a, bool has_full_matrices,
+                std::optional<c10::string_view> driver)
+{
+    warn({"aten::linalg_svd", ""});
+    bool before = std::exchange(is_allowed_here, true);
+    auto restored = c10::make_scope_exit([before] { is_allowed_here = before; });
+    return at::_linalg_svd(a, has_full_matrices, true, driver);
 }
 
 void
@@ -125,6 +149,13 @@ register_operators(torch::Library &library)
     for (const char *name : fall_back_always) {
         library.impl(name, torch::CppFunction::makeFromBoxedFunction<&compute_with_warning>());
     }
+    library.impl("linalg_svd", singular_values);
+}
+
+void
+register_autograd(torch::Library &library)
+{
+    library.impl("linalg_svd", singular_values);
 }
 
 } // namespace torch_mps

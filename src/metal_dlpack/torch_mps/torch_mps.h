@@ -50,6 +50,7 @@ void compute_sparse(const c10::OperatorHandle &op, torch::jit::Stack *stack);
 extern std::atomic<bool> allows_fallback; // PYTORCH_ENABLE_MPS_FALLBACK
 // All that have no kernel yet.
 void register_operators(torch::Library &aten);
+void register_autograd(torch::Library &aten);
 void register_sparse_operators(torch::Library &aten);
 
 // ---- memory.cpp ----
