@@ -93,6 +93,9 @@ FIRST = ("package", "hostile", "kernels", "house", "module", "softmetal", "msl")
 
 
 def pytest_collection_modifyitems(items):
+    for item in items:
+        if "torch" in getattr(item, "fixturenames", ()):
+            item.add_marker("needs_torch")
     rank = {folder: place for place, folder in enumerate(FIRST)}
     items.sort(key=lambda item: rank.get(item.path.parent.name, len(FIRST)))
 

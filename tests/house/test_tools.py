@@ -162,6 +162,14 @@ def test_each_test_that_arm64_leaves_out_is_there_and_has_a_reason():
         assert len(why) > 20, name
 
 
+def test_each_test_that_an_old_torch_fails_is_there_and_has_a_reason():
+    for table in tomllib.loads((TOOLS / "torches_left_out.toml").read_text()).values():
+        for name, why in table.items():
+            file, _, test = name.partition("::")
+            assert f"def {test.partition('[')[0]}(" in (ROOT / file).read_text(), name
+            assert len(why) > 20, name
+
+
 @pytest.mark.parametrize("script", ["sanitized", "arm64"])
 def test_the_parts_that_a_push_tries_are_there(script):
     named = re.findall(r"(?:tests/)?(\w+/test_\w+\.py)", (TOOLS / script).read_text())

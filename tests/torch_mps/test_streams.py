@@ -87,13 +87,12 @@ def test_another_streams_work_is_seen_only_behind_a_wait(torch, latency):
 
 
 def test_a_wait_reaches_from_stream_to_stream(torch, latency):
-    chain = [torch.mps.Stream() for _ in range(4)]
     t = torch.zeros(4, device="mps")
-    torch.mps.synchronize()
-    for stream in chain:
+    done = torch.Event(device="mps")
+    done.record()
+    for stream in [torch.mps.Stream() for _ in range(4)]:
         with torch.mps.stream(stream):
-            if stream is not chain[0]:
-                done.wait()
+            done.wait()
             t.mul_(2).add_(1)
             done = torch.Event(device="mps")
             done.record()
