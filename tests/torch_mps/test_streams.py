@@ -101,6 +101,7 @@ def test_a_wait_reaches_from_stream_to_stream(torch, latency):
 
 
 def test_an_array_is_handed_over_on_the_current_stream(torch, latency):
+    """As docs/synchronisation.md tells it."""
     ours, stream = md.Stream(), torch.mps.Stream()
     a = md.zeros(4, dtype="float32")
     torch.mps.synchronize()
