@@ -187,6 +187,15 @@ def test_all_of_a_memory_that_becomes_another_arrives(torch, late):
     assert [md.from_dlpack(x, stream=-1).tolist() for x in several] == [[0, 1], [2, 3, 4]]
 
 
+def test_an_order_that_is_committed_already_holds_the_next_operator(torch, late):
+    a, event = md.zeros(4), torch.mps.Event()
+    a.fill(1, stream=md.Stream())
+    t = a.to(torch)
+    event.record()
+    t.add_(1)
+    assert t.tolist() == [2] * 4
+
+
 def test_much_that_is_late_is_waited_for(torch, latency):
     latency(1000)
     t = torch.zeros(1 << 20, device="mps")
