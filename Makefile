@@ -62,7 +62,7 @@ demo: $(VENV)/demo.stamp
 test: build
 	$(PYTEST) -m 'not long' $(ARGS)
 
-test-all: build
+test-all: $(VENV)/models.stamp build
 	$(PYTEST) $(ARGS)
 
 # What Apple's documents leave open, one way and the other.
