@@ -166,7 +166,8 @@ def test_each_test_that_an_old_torch_fails_is_there_and_has_a_reason():
     for table in tomllib.loads((TOOLS / "torches_left_out.toml").read_text()).values():
         for name, why in table.items():
             file, _, test = name.partition("::")
-            assert f"def {test.partition('[')[0]}(" in (ROOT / file).read_text(), name
+            text = (ROOT / file).read_text()
+            assert not test or f"def {test.partition('[')[0]}(" in text, name
             assert len(why) > 20, name
 
 
