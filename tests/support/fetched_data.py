@@ -8,6 +8,7 @@ METAL_DLPACK_NEEDS_REFERENCE is 1.
 """
 
 import fcntl
+import hashlib
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import urllib.request
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -85,6 +87,28 @@ PACKAGES = (
 )
 
 
+@dataclass(frozen=True)
+class File:
+    """One file of a public repository, which no package has."""
+
+    name: str
+    address: str  # it names a release
+    digest: str  # SHA-256
+
+    @property
+    def path(self) -> Path:
+        return kept_in() / self.name / self.address.rpartition("/")[2]
+
+
+FILES = (
+    File(
+        "pytorch-2.6.0",
+        "https://raw.githubusercontent.com/pytorch/pytorch/v2.6.0/test/test_mps.py",
+        "3db8212278a6d778615162e0c201b4de0ce7c337c24f8b706c9d984f5a6214e2",
+    ),
+)
+
+
 @cache
 def kept_in() -> Path:
     base = os.environ.get("XDG_CACHE_HOME", "")
@@ -96,7 +120,9 @@ def kept_in() -> Path:
         return ROOT / "build" / "fetched"
 
 
-def is_there(package: Package) -> bool:
+def is_there(package: Package | File) -> bool:
+    if isinstance(package, File):
+        return package.path.exists() and hashlib.sha256(package.path.read_bytes()).hexdigest() == package.digest
     stamp = kept_in() / package.name / "stamp"
     return stamp.exists() and stamp.read_text() == package.mark
 
@@ -111,14 +137,40 @@ def folder(name: str) -> Path:
     return kept_in() / name
 
 
-def fetch(package: Package) -> None:
+@cache
+def file(name: str) -> Path:
+    """The path of a file; without it the test skips: the machines of tests reach packages, and not always more."""
+    (wanted,) = (file for file in FILES if file.name == name)
+    if not is_there(wanted):
+        pytest.skip(
+            f"{wanted.path} is not there: run python tests/support/fetched_data.py, or put there what {wanted.address} "
+            f"has (SHA-256 {wanted.digest}); PyTorch's source packages have it too."
+        )
+    return wanted.path
+
+
+def fetch(package: Package | File) -> None:
     """Fetch the package, unless what is kept was taken by the same words."""
     kept_in().mkdir(parents=True, exist_ok=True)
     with (kept_in() / f"{package.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # of several checkouts one fetches
-        if not is_there(package):
+        if is_there(package):
+            return
+        if isinstance(package, File):
+            take_file(package)
+        else:
             take(package)
             (kept_in() / package.name / "stamp").write_text(package.mark)
+
+
+def take_file(file: File) -> None:
+    with urllib.request.urlopen(file.address, timeout=60) as answer:
+        contents = answer.read()
+    digest = hashlib.sha256(contents).hexdigest()
+    if digest != file.digest:
+        raise OSError(f"{file.address} has the SHA-256 {digest}, not {file.digest}")
+    file.path.parent.mkdir(exist_ok=True)
+    file.path.write_bytes(contents)
 
 
 def take(package: Package) -> None:
@@ -164,3 +216,8 @@ if __name__ == "__main__":
         except (subprocess.SubprocessError, OSError) as failure:
             said = getattr(failure, "stderr", None) or str(failure)
             sys.exit(f"{package.requirement} cannot be fetched: {said.strip().splitlines()[-1]}")
+    for wanted in FILES:
+        try:
+            fetch(wanted)
+        except OSError as failure:
+            print(f"{wanted.address} cannot be fetched: {failure}", file=sys.stderr)

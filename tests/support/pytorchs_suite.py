@@ -1,0 +1,136 @@
+"""A pytest plugin: PyTorch's own tests of its mps device, on the device of softmetal.torch_mps().
+
+The suite is a file of PyTorch's repository, which is read as data.  `fill` runs its text as it is but for what its
+place needs: a Mac's figures, and the lists of operators that fail on a Mac, which are those of the torch that is
+installed.
+"""
+
+import ast
+import faulthandler
+import gc
+import json
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+from children import run_child
+
+#: The release of macOS that the suite is told: the newest that its lists know.
+MACOS = 26.0
+#: The Mac's memory: less than what those tests ask for that need tensors of 4 GiB.
+MEMORY = 8 << 30
+SECONDS_A_TEST = 150
+#: Tests that need 5 to 20 GB and do not ask.
+TOO_LARGE = ("test_index_64bit", "test_large_bmm_")
+
+
+def run(suite, folder, *, processes=2, words=(), seconds=4 * 3600):
+    """{test: (outcome, what it said)}; `words` go to pytest.
+
+    A test that ends its process or takes too long fails alone: pytest-xdist begins another process.
+    """
+    (folder / "test_mps.py").write_text("import pytorchs_suite\npytorchs_suite.fill(globals())\n")
+    command = ["-m", "pytest", "-q", "--tb=short", "-p", "pytorchs_suite", "-n", str(processes)]
+    places = ["-c", os.devnull, "--rootdir", folder, folder / "test_mps.py"]
+    without = [word for name in ("cacheprovider", "metal_dlpack") for word in ("-p", f"no:{name}")]
+    settings = {"SUITE": str(suite), "OUTCOMES": str(folder / "outcomes"), "PYTORCH_PRINT_REPRO_ON_FAILURE": "0"}
+    done = run_child(
+        [*command, *without],
+        *words,
+        *places,
+        cwd=folder,
+        timeout=seconds,
+        OMP_NUM_THREADS="1",
+        PYTEST_XDIST_WORKER=None,
+        **settings,
+    )
+    assert done.returncode in (0, 1), done.stdout[-3000:] + done.stderr[-3000:]
+    lines = [json.loads(line) for line in (folder / "outcomes").read_text().splitlines()]
+    return {line["test"]: (line["outcome"], line["said"]) for line in lines}
+
+
+# ---- in the child ----
+
+
+def fill(module):
+    """Run the suite's text in the namespace of a module."""
+    from metal_dlpack import softmetal
+
+    softmetal.torch_mps()
+    from torch.testing._internal import common_utils
+
+    common_utils.MACOS_VERSION = MACOS
+    subprocess.check_output = partial(_check_output, subprocess.check_output)
+    _leave_float64_out()
+    lists = _lists_of_operators()
+    suite = Path(os.environ["SUITE"])
+    text = ast.parse(suite.read_text())
+    text.body = [part for part in text.body if getattr(part, "name", None) not in lists]
+    module.update(lists)
+    exec(compile(text, str(suite), "exec"), module)
+
+
+def _check_output(usual, command, *args, **keywords):
+    """Sysctl is a Mac's."""
+    if command == ["sysctl", "-n", "hw.memsize"]:
+        return str(MEMORY).encode()
+    return usual(command, *args, **keywords)
+
+
+def _lists_of_operators():
+    """What torch's release expects to fail on a Mac."""
+    from torch.testing._internal import common_mps
+
+    def with_error_inputs(ops):
+        return common_mps.mps_ops_error_inputs_modifier([op for op in ops if op.error_inputs_func is not None])
+
+    return {  # the suite makes its samples on the CPU
+        "mps_ops_modifier": partial(common_mps.mps_ops_modifier, device_type="cpu"),
+        "mps_ops_grad_modifier": common_mps.mps_ops_grad_modifier,
+        "mps_ops_error_inputs_modifier": with_error_inputs,
+    }
+
+
+def _leave_float64_out():
+    """Torch's samples for mps ask for none; those that the suite takes are the CPU's."""
+    import torch
+    from torch.testing._internal.opinfo.core import OpInfo
+    from torch.utils._pytree import tree_leaves
+
+    usual = OpInfo.sample_inputs
+
+    def sample_inputs(self, device, *args, **keywords):
+        for sample in usual(self, device, *args, **keywords):
+            asked = tree_leaves((sample.input, sample.args, sample.kwargs))
+            if not any(getattr(value, "dtype", value) in (torch.float64, torch.complex128) for value in asked):
+                yield sample
+
+    OpInfo.sample_inputs = sample_inputs
+
+
+def pytest_collection_modifyitems(items):
+    """In an order of their own: torch makes tests of sets, in another order in each process."""
+    items[:] = sorted((item for item in items if not item.name.startswith(TOO_LARGE)), key=lambda item: item.nodeid)
+
+
+def pytest_runtest_setup():
+    faulthandler.dump_traceback_later(SECONDS_A_TEST, exit=True)
+
+
+def pytest_runtest_teardown():
+    faulthandler.cancel_dump_traceback_later()
+    # Python keeps the last exception, with the tensors in its frames: tests ask how much memory there is.
+    sys.last_traceback = sys.last_value = sys.last_exc = None
+    gc.collect(1)
+
+
+def pytest_runtest_logreport(report):
+    if "PYTEST_XDIST_WORKER" in os.environ or (report.when != "call" and report.outcome == "passed"):
+        return
+    outcome = "failed as on a Mac" if hasattr(report, "wasxfail") else report.outcome
+    said = str(report.longrepr or "")[-1500:]
+    with open(os.environ["OUTCOMES"], "a") as outcomes:
+        test = report.nodeid.partition("::")[2].replace("::", ".")
+        outcomes.write(json.dumps({"test": test, "outcome": outcome, "said": said}) + "\n")
