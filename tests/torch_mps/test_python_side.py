@@ -148,7 +148,7 @@ def test_a_group_of_processes_refuses_a_module_on_mps(torch):
     distributed = torch.distributed
     distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
     try:
-        with pytest.raises(RuntimeError, match="mps"):
+        with pytest.raises(RuntimeError, match="not currently implemented for the MPS device"):
             torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2).to("mps"))
     finally:
         distributed.destroy_process_group()
