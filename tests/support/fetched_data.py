@@ -9,6 +9,7 @@ METAL_DLPACK_NEEDS_REFERENCE is 1.
 
 import fcntl
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -24,6 +25,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from apple.macho import Image
 from places import ROOT
 
 
@@ -35,6 +37,8 @@ class Package:
     digest: str  # SHA-256 of the wheel or sdist
     options: tuple[str, ...]  # how pip is asked for it
     wanted: str  # a pattern of the paths inside; where it has a group `path`, that is the path outside
+    #: What is kept in place of a big file, by the pattern of its path: under which name, and what is said of it.
+    facts: tuple[str, str, Callable[[Path], str]] | None = None
 
     @property
     def name(self) -> str:
@@ -42,7 +46,16 @@ class Package:
 
     @property
     def mark(self) -> str:
-        return self.requirement + self.digest + self.wanted
+        return self.requirement + self.digest + self.wanted + (self.facts[0] if self.facts else "")
+
+
+def registrations(library: Path) -> str:
+    """For each dispatch key of MPS, the operators of aten that libtorch registers for it, as JSON."""
+    registered: dict[str, list[str]] = {}
+    for function, names in Image(library).strings_of(r"TORCH_LIBRARY_IMPL_init_aten_(Sparse|SparseCsr)?MPS_").items():
+        key = re.search(r"init_aten_(\w*MPS)_", function)[1]
+        registered.setdefault(key, []).extend(names)
+    return json.dumps(registered)
 
 
 FOR_ANY_MAC = ("--only-binary=:all:", "--platform=macosx_10_9_universal2", "--python-version=3.11")
@@ -83,6 +96,13 @@ PACKAGES = (
         "4b01e325b0cdc121e78730dde9756e971b23069bf141cd62efbcaac76d7b6dbb",
         FOR_ANY_MAC,
         r"Quartz/CoreVideo/_metadata\.py",
+    ),
+    Package(  # which operators MPS has
+        "torch==2.13.0",
+        "2fe228aba290d14b9f31b049be550dbd469c3fd3013d7a19705b30454da97027",
+        ("--only-binary=:all:", "--platform=macosx_14_0_arm64", "--python-version=3.12"),
+        r"torchgen/packaged/ATen/native/(?P<path>native_functions\.yaml)",
+        (r"torch/lib/libtorch_cpu\.dylib", "registrations.json", registrations),
     ),
 )
 
@@ -189,11 +209,17 @@ def take(package: Package) -> None:
         )
         (archive,) = (path for path in Path(scratch).iterdir() if path != asked)
         shutil.rmtree(kept_in() / package.name, ignore_errors=True)
+        (kept_in() / package.name).mkdir()
         for name, contents in members(archive):
             if match := re.fullmatch(package.wanted, name):
                 target = kept_in() / package.name / match.groupdict().get("path", name)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(contents())
+            if package.facts and re.fullmatch(package.facts[0], name):
+                _, outside, said = package.facts
+                whole = Path(scratch, "whole")
+                whole.write_bytes(contents())
+                (kept_in() / package.name / outside).write_text(said(whole))
 
 
 def members(archive: Path) -> Iterator[tuple[str, Callable[[], bytes]]]:

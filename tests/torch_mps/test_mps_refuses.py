@@ -1,8 +1,10 @@
 """What MPS on a Mac refuses is refused here, in torch's words, unless PYTORCH_ENABLE_MPS_FALLBACK allows it."""
 
+import json
 import re
 import warnings
 
+import fetched_data
 import pytest
 from children import run_child
 
@@ -18,6 +20,8 @@ COMPOSITE = (
 )
 #: What a Mac runs on the CPU without being asked.
 ON_THE_CPU = {"aten::embedding_renorm_", "aten::linalg_svd", "aten::linalg_svd.U"}
+#: A Mac refuses it in words of its own; a convolution does not come to it.
+REFUSED_OTHERWISE = {"aten::_slow_conv2d_forward"}
 #: How this device does what a Mac's does in other ways.
 OURS = {
     "aten::convolution_backward_overrideable",
@@ -162,3 +166,21 @@ def test_what_only_a_mac_has_is_refused_in_our_words(torch):
     x, name = torch.rand(1, 1, 4, 4, device="mps"), "_scaled_dot_product_attention_math_for_mps"
     with pytest.raises(NotImplementedError, match=f"'aten::{name}' has a kernel on a Mac alone"):
         getattr(torch.ops.aten, name)(x, x, x)
+
+
+def test_more_than_sixteen_axes_are_refused(torch):
+    assert torch.empty([1] * 16, device="mps").dim() == 16
+    with pytest.raises(RuntimeError, match=r"MPS supports tensors with dimensions <= 16, but got 17\."):
+        torch.empty([1] * 17, device="mps")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("key", ["MPS", "SparseMPS", "SparseCsrMPS"])
+def test_the_list_says_what_a_macs_torch_registers(key):
+    """As the code in torch's wheel for macOS names them."""
+    mac = fetched_data.folder("torch")
+    registered = json.loads((mac / "registrations.json").read_text())
+    listed = with_kernels((mac / "native_functions.yaml").read_text(encoding="utf-8"), key)
+    assert {f"aten::{name}" for name in listed} | (ON_THE_CPU | REFUSED_OTHERWISE if key == "MPS" else set()) == {
+        f"aten::{name}" for name in registered[key]
+    }

@@ -754,6 +754,8 @@ empty(c10::IntArrayRef size, std::optional<c10::ScalarType> dtype, std::optional
       std::optional<c10::Device>, std::optional<bool>, std::optional<c10::MemoryFormat> format)
 {
     check_dtype(c10::dtype_or_default(dtype));
+    TORCH_CHECK(size.size() <= 16, "MPS supports tensors with dimensions <= 16, but got ",
+                size.size(), "."); // as on a Mac, where views and empty_strided take more
     return at::detail::empty_generic(size, &metal_memory(), mps_keys,
                                      c10::dtype_or_default(dtype), format);
 }

@@ -4,7 +4,10 @@ Reads objects (.o) and linked images with plain pointers, of a fat file the part
 SPEC <mach-o/loader.h>, <mach-o/nlist.h>, <mach-o/reloc.h>, <mach-o/fat.h>; objc4 runtime, protocol_t.
 """
 
+import itertools
+import re
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -131,6 +134,19 @@ class Image:
         count = 0 if listed is None else len(listed.data) // 8
         return {self._string(self._pointer(listed.address + 8 * i)) for i in range(count)}
 
+    def strings_of(self, functions: str) -> dict[str, list[str]]:
+        """For each function whose name matches: the C strings whose addresses its code makes, by adrp and add."""
+        texts = next(s for s in self.sections if s.name == "__cstring")
+        code = self.section("__text")
+        defined = sorted((s.value, s.name) for s in self.symbols if s.kind & N_TYPE == N_TYPE)
+        found = {}
+        for (begin, name), (end, _) in itertools.pairwise(defined):
+            if re.search(functions, name) and begin in range(code.address, code.address + len(code.data)):
+                words = struct.unpack_from(f"<{(end - begin) // 4}I", code.data, begin - code.address)
+                places = [a - texts.address for a in made_addresses(words, begin)]
+                found[name] = [text(texts.data[a : a + 300]) for a in places if 0 <= a < len(texts.data)]
+        return found
+
     def protocols(self) -> dict[str, Protocol]:
         listed = self.section("__objc_protolist")
         found = {}
@@ -194,6 +210,18 @@ class Image:
         for prop_name, attributes in self._list(lists[4]):
             protocol.properties[self._string(prop_name)] = self._string(attributes)
         return protocol
+
+
+def made_addresses(words: tuple[int, ...], address: int) -> Iterator[int]:
+    """SPEC Arm ARM, C6.2: ADRP gives a page, ADD (immediate) a place in it."""
+    pages = {}
+    for i, word in enumerate(words):
+        if word & 0x9F000000 == 0x90000000:
+            distance = (word >> 5 & 0x7FFFF) << 2 | word >> 29 & 3
+            distance -= distance >> 20 << 21  # its sign
+            pages[word & 31] = (address + 4 * i & ~0xFFF) + (distance << 12)
+        elif word & 0xFFC00000 == 0x91000000 and word >> 5 & 31 in pages:
+            yield pages[word >> 5 & 31] + (word >> 10 & 0xFFF)
 
 
 def text(data: bytes) -> str:
