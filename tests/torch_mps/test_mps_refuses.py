@@ -130,6 +130,20 @@ def test_a_library_that_knows_the_cpu_alone_is_refused(torch):
     assert torch.ops.of_a_test_of_refusals.twice(x).tolist() == [2] * 3
 
 
+def test_torchvisions_operators_compute_as_those_of_its_wheel_for_macos(torch):
+    assert not torch.ops.torchvision.__dict__.get("nms"), "the test stands for torchvision where it is not"
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    library.define("roi_pool_of_a_test(Tensor x) -> Tensor")
+    library.define("roi_pool(Tensor x) -> Tensor")
+    for name in ("roi_pool", "roi_pool_of_a_test"):
+        library.impl(name, lambda x: x * 2, "CPU")
+    x = torch.ones(3, device="mps")
+    assert torch.ops.torchvision.roi_pool(x).tolist() == [2] * 3
+    with pytest.raises(NotImplementedError, match="'torchvision::roi_pool_of_a_test' is not currently implemented"):
+        torch.ops.torchvision.roi_pool_of_a_test(x)
+    library._destroy()
+
+
 def test_where_it_is_allowed_the_cpu_computes_in_the_same_memory(torch, fallback):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the first in this process

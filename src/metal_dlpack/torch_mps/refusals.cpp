@@ -28,17 +28,13 @@ using torch::jit::Stack;
 constexpr const char *fall_back_always[] = {"embedding_renorm_", "linalg_svd.U"};
 thread_local bool is_allowed_here;
 
-// Kernels of MPS in torchvision for macOS; its wheel for Linux has the CPU's alone.
+// Kernels of MPS in torchvision 0.29 for macOS; its wheel for Linux has the CPU's alone.
 constexpr const char *kernels_of_torchvision[] = {
-    "nms",
-    "roi_align",
-    "_roi_align_backward",
-    "roi_pool",
-    "_roi_pool_backward",
-    "ps_roi_align",
-    "_ps_roi_align_backward",
-    "ps_roi_pool",
-    "_ps_roi_pool_backward",
+    "deform_conv2d", "nms",
+    "roi_align",     "_roi_align_backward",
+    "roi_pool",      "_roi_pool_backward",
+    "ps_roi_align",  "_ps_roi_align_backward",
+    "ps_roi_pool",   "_ps_roi_pool_backward",
 };
 
 void
