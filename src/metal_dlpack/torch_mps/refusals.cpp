@@ -24,9 +24,7 @@ namespace {
 
 using torch::jit::Stack;
 
-// On a Mac, too, they run on the CPU, allowed or not.
-constexpr const char *fall_back_always[] = {"embedding_renorm_", "linalg_svd.U"};
-thread_local bool is_allowed_here;
+thread_local bool is_allowed_here; // inside an operator that falls back without being allowed
 
 // Kernels of MPS in torchvision 0.29 for macOS; its wheel for Linux has the CPU's alone.
 constexpr const char *kernels_of_torchvision[] = {
@@ -78,6 +76,24 @@ refuse(const c10::OperatorHandle &op, Stack *stack)
                          "`PYTORCH_ENABLE_MPS_FALLBACK=1` to use the CPU as a fallback for "
                          "this op. WARNING: "
                          "this will be slower than running natively on MPS.");
+}
+
+bool
+is_listed(const std::string &name)
+{
+    for (const char *const *one = kernels_of_mps; *one != nullptr; one++) {
+        if ("aten::" + name == *one) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// Until 2.13; later MPS has what it is made of.
+bool
+svd_falls_back()
+{
+    return !is_listed("_linalg_svd.U");
 }
 
 // A Mac falls back to the CPU for this one as well.  It is made of another operator, which has the gradient.
@@ -142,16 +158,23 @@ void
 register_operators(torch::Library &library)
 {
     register_listed<compute>(library, kernels_of_mps, Key::MPS, Key::CPU);
-    for (const char *name : fall_back_always) {
-        library.impl(name, torch::CppFunction::makeFromBoxedFunction<&compute_with_warning>());
+    if (!is_listed("embedding_renorm_")) { // on a Mac, too, the CPU computes it, allowed or not
+        library.impl("embedding_renorm_",
+                     torch::CppFunction::makeFromBoxedFunction<&compute_with_warning>());
     }
-    library.impl("linalg_svd", singular_values);
+    if (svd_falls_back()) {
+        library.impl("linalg_svd", singular_values);
+        library.impl("linalg_svd.U",
+                     torch::CppFunction::makeFromBoxedFunction<&compute_with_warning>());
+    }
 }
 
 void
 register_autograd(torch::Library &library)
 {
-    library.impl("linalg_svd", singular_values);
+    if (svd_falls_back()) {
+        library.impl("linalg_svd", singular_values);
+    }
 }
 
 } // namespace torch_mps
