@@ -263,6 +263,7 @@ def test_modules_go_to_mps_in_every_way(torch):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what torch.func imports
+@pytest.mark.filterwarnings("ignore:`torch.jit:FutureWarning")  # from 2.15 on
 def test_transforms_of_functions_give_what_the_cpu_gives(torch):
     from torch import func
 
@@ -307,6 +308,7 @@ def test_hooks_checkpoints_and_saved_tensors_work_on_mps(torch, reentrant):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:`torch.jit:FutureWarning")  # from 2.15 on
 def test_graphs_are_exported_traced_and_compiled(torch):
     net, x = torch.nn.Linear(2, 2).to("mps"), torch.ones(1, 2, device="mps")
     wanted = net(x).tolist()
