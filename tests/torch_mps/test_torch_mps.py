@@ -50,6 +50,7 @@ def test_an_array_and_a_tensor_are_the_same_memory(torch, any_latency):
     assert md.from_dlpack(t.t()).tolist() == [[50, 7], [3, 7], [5, 7]]
 
 
+@pytest.mark.rule("import-sync")
 def test_bytes_arrive_when_the_queue_comes_to_them(torch, latency):
     a = md.zeros(4, dtype="float32")
     t = torch.from_dlpack(a)
