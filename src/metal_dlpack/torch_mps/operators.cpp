@@ -888,9 +888,10 @@ attention(const Tensor &query, const Tensor &key, const Tensor &value,
           std::optional<double> scale, bool enable_gqa)
 {
     bool mask_is_trained = mask && mask->defined() && mask->requires_grad();
-    int64_t form = mask_is_trained ? int64_t(at::SDPBackend::math)
-                                   : at::_fused_sdp_choice(query, key, value, mask, dropout,
-                                                           is_causal, scale, enable_gqa);
+    bool is_plain = query.dim() != 4 || mask_is_trained; // 2.15 chooses flash for three, too
+    int64_t form = is_plain ? int64_t(at::SDPBackend::math)
+                            : at::_fused_sdp_choice(query, key, value, mask, dropout, is_causal,
+                                                    scale, enable_gqa);
     if (form == int64_t(at::SDPBackend::flash_attention)) {
         return std::get<0>(at::_scaled_dot_product_flash_attention_for_cpu(
             query, key, value, dropout, is_causal, added_mask(mask, query), scale));
