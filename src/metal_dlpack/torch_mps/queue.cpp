@@ -15,6 +15,7 @@
 #include <c10/util/Exception.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -267,7 +268,10 @@ arrivals_of(void *handle, size_t begin, size_t end)
     };
     auto list = arriving.find(handle);
     if (list != arriving.end()) {
-        for (const ArrivalRef &arrival : list->second) {
+        // The last is asked first: it comes after the others, so that none of them is laid over
+        // what has arrived since it was asked.
+        for (auto place = list->second.rbegin(); place != list->second.rend(); ++place) {
+            const ArrivalRef &arrival = *place;
             const metal_range &range = arrival->use.range;
             if (range.offset < end && begin < range.offset + range.nbytes &&
                 comes_before(*arrival) && !arrival->is_here.load(std::memory_order_acquire)) {
@@ -275,6 +279,7 @@ arrivals_of(void *handle, size_t begin, size_t end)
             }
         }
     }
+    std::reverse(found.begin(), found.end());
     return found;
 }
 
