@@ -6,19 +6,14 @@ import warnings
 
 import pytest
 
-from metal_dlpack import softmetal
-
 pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_torch, pytest.mark.needs_no_sanitizer]
 
 STEPS = 4
 
 
 @pytest.fixture(params=[0, 200])
-def latency(torch, request):
-    softmetal.configure(latency_us=request.param)
-    yield
-    torch.mps.synchronize()
-    softmetal.configure(latency_us=None)
+def latency(late, request):
+    late(request.param)
 
 
 def u_net(torch):

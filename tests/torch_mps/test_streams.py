@@ -18,11 +18,8 @@ def streams(torch):
 
 
 @pytest.fixture
-def latency(torch):
-    softmetal.configure(latency_us=50_000)
-    yield
-    torch.mps.synchronize()
-    softmetal.configure(latency_us=None)
+def latency(late):
+    late(50_000)
 
 
 def test_streams_are_what_they_are_on_a_mac(torch):

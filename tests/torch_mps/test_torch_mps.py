@@ -15,19 +15,13 @@ pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_torch, pytest.mark.
 
 
 @pytest.fixture
-def latency(torch):
-    softmetal.configure(latency_us=20_000)
-    yield
-    torch.mps.synchronize()
-    softmetal.configure(latency_us=None)
+def latency(late):
+    late(20_000)
 
 
 @pytest.fixture(params=[0, 500])
-def any_latency(torch, request):
-    softmetal.configure(latency_us=request.param)
-    yield
-    torch.mps.synchronize()
-    softmetal.configure(latency_us=None)
+def any_latency(late, request):
+    late(request.param)
 
 
 def test_torch_says_that_the_device_is_there(torch):
