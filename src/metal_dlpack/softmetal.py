@@ -101,8 +101,9 @@ def torch_mps(*, float64: bool = False) -> bool:
     ImportError
         torch is not installed.
     RuntimeError
-        There is no C++ compiler, or this torch has headers that the device cannot be compiled with.  The first call for
-        a torch takes some 15 seconds and says so on stderr; what it makes is kept beside compiled kernels.
+        There is no C++ compiler, or this torch has headers that the device cannot be compiled with; or this is a
+        sub-interpreter, which torch does not know.  The first call for a torch takes some 15 seconds and says so on
+        stderr; what it makes is kept beside compiled kernels.
     """
     from . import torch_mps as device
 

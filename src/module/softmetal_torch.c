@@ -241,7 +241,9 @@ static const metal_for_torch table = {
 int
 softmetal_torch_add(PyObject *module)
 {
-    PyObject *capsule = PyCapsule_New((void *)&table, METAL_FOR_TORCH_CAPSULE, NULL);
+    bool is_main = PyInterpreterState_Get() == PyInterpreterState_Main();
+    PyObject *capsule = is_main ? PyCapsule_New((void *)&table, METAL_FOR_TORCH_CAPSULE, NULL)
+                                : Py_NewRef(Py_None);
     int result =
         capsule == NULL ? -1 : PyModule_AddObjectRef(module, "_softmetal_torch", capsule);
     Py_XDECREF(capsule);

@@ -218,6 +218,33 @@ def test_a_failure_of_gpu_work_is_nothing_to_an_interpreter_without_the_module()
     assert out == "499500\n"
 
 
+@pytest.mark.needs_softmetal
+@pytest.mark.needs_torch
+@pytest.mark.parametrize("first", ["", "softmetal.torch_mps(); import torch; t = torch.ones(3, device='mps')"])
+def test_torch_s_mps_is_switched_on_in_the_main_interpreter_alone(first):
+    """Torch crashes or hangs where it is imported in another."""
+    out = child(f"""
+        from metal_dlpack import softmetal
+        {first}
+        interpreter = make()
+        run(interpreter, '''
+        from metal_dlpack import softmetal
+        try:
+            softmetal.torch_mps()
+        except RuntimeError as error:
+            print(error)
+        assert "torch" not in sys.modules
+        ''')
+        interpreters.destroy(interpreter)
+        softmetal.torch_mps()
+        import torch
+        print((torch.ones(3, device="mps") + 1).tolist())
+    """)
+    refusal, computed = out.splitlines()
+    assert refusal.startswith("softmetal.torch_mps: torch works in the main interpreter of a process alone")
+    assert computed == "[2.0, 2.0, 2.0]"
+
+
 @pytest.mark.rule("module-ends")
 @pytest.mark.parametrize("kept", ["None", "md.asarray(bytearray(8))[2:]"])
 def test_a_module_that_nobody_has_any_more_is_collected(kept):

@@ -154,7 +154,7 @@ class Compiler:
         from .child import run
 
         code, output, errors = run([*self.command, *arguments], text)
-        _check_room(code, errors)
+        check_room(code, errors)
         if code == 1:
             lines = diagnostics.lines_of_source(source) if source is not None else None
             said = diagnostics.clean(errors, lines)
@@ -169,7 +169,7 @@ class Compiler:
         from .child import run
 
         code, _, errors = run([*(command or self.command), *arguments], "")
-        _check_room(code, errors)
+        check_room(code, errors)
         missing = _undefined_in(errors) if code else None
         if missing:
             raise Undefined(missing)
@@ -193,7 +193,7 @@ _TAKES_NO_MORE = {
 }
 
 
-def _check_room(code: int, errors: str) -> None:
+def check_room(code: int, errors: str) -> None:
     """Raise the OSError that the compiler met at its output: the cache has another folder for that."""
     import re
 

@@ -31,8 +31,14 @@ def library(torch: Any) -> Path:
     sources = sorted([*HERE.glob("*.cpp"), *HERE.glob("*.h"), HERE / "native_functions.py"])
     key = ["torch_mps", torch.__version__, str(torch.version.git_version), sys.version, sysconfig.get_platform()]
     key += [path.read_text() for path in sources]
-    with contextlib.nullcontext() if cache.is_sound(cache.entry(key, ".so")) else _one_at_a_time(cache.folder()):
-        return cache.made(key, ".so", lambda path: _compile(torch, path))
+    try:
+        with contextlib.nullcontext() if cache.is_sound(cache.entry(key, ".so")) else _one_at_a_time(cache.folder()):
+            return cache.made(key, ".so", lambda path: _compile(torch, path))
+    except OSError as error:
+        raise RuntimeError(
+            f"softmetal.torch_mps: no folder takes the library that is torch's mps device: {error}. "
+            "Set SOFTMETAL_CACHE to a folder of your own with 10 MB to spare."
+        ) from error
 
 
 @contextlib.contextmanager
@@ -56,6 +62,8 @@ def has_compiler() -> bool:
 
 
 def _compile(torch: Any, path: Path) -> None:
+    from metal_dlpack.msl.compiler import check_room
+
     compiler = _compiler()
     names = as_source(packed_list())
     started = time.monotonic()
@@ -83,6 +91,7 @@ def _compile(torch: Any, path: Path) -> None:
         status, _, errors = child.run(command, names, seconds=MOST_SECONDS)
     except CompilerError as error:
         status, errors = 1, str(error)
+    check_room(status, errors)
     if status != 0:
         raise RuntimeError(
             f"softmetal.torch_mps: {compiler[0]} cannot compile torch's mps device for torch {torch.__version__}:\n"
