@@ -105,6 +105,11 @@ def torch_mps(*, float64: bool = False) -> bool:
         sub-interpreter, which torch does not know.  The first call for a torch takes some 15 seconds and says so on
         stderr; what it makes is kept beside compiled kernels.
     """
+    if sys.platform != "darwin" and _core._softmetal_torch is None:  # where torch crashes or hangs
+        raise RuntimeError(
+            "softmetal.torch_mps: torch works in the main interpreter of a process alone, and this is another one: "
+            "call this there."
+        )
     from . import torch_mps as device
 
     return device.switch_on(float64=float64)

@@ -25,11 +25,6 @@ _library: ctypes.PyDLL | None = None  # once it is installed, for the life of th
 def switch_on(*, float64: bool = False) -> bool:
     """See softmetal.torch_mps."""
     global _library
-    if sys.platform != "darwin" and _core._softmetal_torch is None:  # to import torch there crashes or hangs
-        raise RuntimeError(
-            "softmetal.torch_mps: torch works in the main interpreter of a process alone, and this is another one: "
-            "call this there."
-        )
     import torch
 
     if sys.platform == "darwin":

@@ -37,7 +37,7 @@ def library(torch: Any) -> Path:
     except OSError as error:
         raise RuntimeError(
             f"softmetal.torch_mps: no folder takes the library that is torch's mps device: {error}. "
-            "Set SOFTMETAL_CACHE to a folder of your own with 10 MB to spare."
+            "Set SOFTMETAL_CACHE to a folder of your own with 1 MB to spare."
         ) from error
 
 
