@@ -4,16 +4,19 @@
 
 The source distribution comes first; each Python builds its wheel from that, and on Linux auditwheel adds libobjc to it,
 whose licence tools/libobjc_licence has put there.
-Both wheels are installed, one after the other, where nothing else is.  What is uploaded is made alike by cibuildwheel
+Both wheels are installed, one after the other, where nothing else is; a Python of the version that runs this also
+tries them with the torch that is here.  What is uploaded is made alike by cibuildwheel
 (.github/workflows/release.yml), in an image that is older than this machine.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tempfile
 import zipfile
@@ -116,16 +119,26 @@ def check_wheel(wheel: Path) -> None:
 
 def try_wheels(python: Path, *wheels: Path) -> None:
     """Installed one after the other in the same environment, with NumPy and a compiler for kernels alone."""
+    torch = folder_with_torch(python)
     for wheel in wheels:
         run(python, "-m", "pip", "install", f"{wheel}[kernels]", "numpy")
-        compiler = {} if sys.platform == "darwin" else {"SOFTMETAL_CXX": f"{python} -m ziglang c++"}
+        settings = {"SOFTMETAL_CACHE": str(python.parents[1] / "cache")}  # nothing that the checkout compiled
+        if sys.platform != "darwin":
+            settings["SOFTMETAL_CXX"] = f"{python} -m ziglang c++"
         print(
             "  ",
             wheel.name,
             f"{wheel.stat().st_size:,} bytes;",
-            run(python, ROOT / "tools" / "try_package.py", **compiler).strip(),
+            run(python, ROOT / "tools" / "try_package.py", *torch, **settings).strip(),
         )
         run(python, "-m", "pip", "uninstall", "--yes", "metal_dlpack")
+
+
+def folder_with_torch(python: Path) -> list[str]:
+    """Where this program's torch is, for a Python that can import it: another one would be gigabytes to fetch."""
+    tag = run(python, "-c", "import sys; print(sys.implementation.cache_tag)").strip()
+    can_import = sys.platform == "linux" and tag == sys.implementation.cache_tag and importlib.util.find_spec("torch")
+    return [sysconfig.get_path("purelib")] if can_import else []
 
 
 def main(chosen: list[str]) -> None:

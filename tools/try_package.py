@@ -1,8 +1,9 @@
 """Try the package as it is installed: its files, a shared buffer, a kernel, its licences.  Any failure ends it.
 
-    python tools/try_package.py
+    python tools/try_package.py [FOLDER]
 
-It needs NumPy, and where there is no Metal a compiler for kernels (the extra "kernels").
+It needs NumPy, and where there is no Metal a compiler for kernels (the extra "kernels").  With a folder that has torch,
+which only the last step sees, torch's mps device is compiled too, and trains.
 """
 
 import importlib.metadata
@@ -14,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import metal_dlpack as md
+from metal_dlpack import softmetal
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 SCALE = """
@@ -77,11 +79,32 @@ def ask_the_doctor() -> None:
     json.loads(asked.stdout)
 
 
-def main() -> None:
+def train() -> None:
+    import torch
+
+    softmetal.torch_mps()
+    layer = torch.nn.Linear(1, 1, device="mps")
+    optimiser = torch.optim.SGD(layer.parameters(), lr=0.1)
+    x = torch.linspace(-1, 1, 20, device="mps")[:, None]
+    for _ in range(200):
+        optimiser.zero_grad()
+        torch.nn.functional.mse_loss(layer(x), 3 * x + 1).backward()
+        optimiser.step()
+    weight, bias = (md.from_dlpack(parameter.detach()).copy().tolist() for parameter in layer.parameters())
+    learnt = weight[0] + bias
+    check(np.allclose(learnt, [3, 1], atol=1e-3), f"torch learnt {learnt} on mps, not 3 and 1.")
+
+
+def main(folders: list[str]) -> None:
     for step in (find_files, share, compute, read_the_licence, ask_the_doctor):
         step()
-    print(f"metal_dlpack {md.__version__} works with Python {sys.version.split()[0]} on {md.devices()[0].name}")
+    works = f"works with Python {sys.version.split()[0]} on {md.devices()[0].name}"
+    if folders:
+        sys.path += folders
+        train()
+        works += f"; torch {importlib.metadata.version('torch')} trains on mps"
+    print(f"metal_dlpack {md.__version__} {works}")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

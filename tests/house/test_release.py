@@ -183,6 +183,13 @@ def test_the_installed_package_is_tried_by_a_script_that_works():
     run_child("import try_package as t; t.share(); t.compute()", check=True, PYTHONPATH=str(TOOLS))
 
 
+@pytest.mark.long
+@pytest.mark.needs_softmetal
+@pytest.mark.needs_torch
+def test_it_trains_with_torch():
+    run_child("import try_package as t; t.train()", check=True, PYTHONPATH=str(TOOLS))
+
+
 def test_no_page_installs_what_no_index_has_yet():
     """An extra of the installed package can be asked for: 'metal_dlpack[kernels]' is found where it is."""
     for path in [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *EXAMPLES.rglob("*.md")]:
