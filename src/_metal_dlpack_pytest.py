@@ -51,10 +51,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="any other settings, as discrete=1,poison=1; docs/softmetal.md lists them",
     )
     group.addoption(
+        "--softmetal",
+        action="store_true",
+        help="torch's mps device computes, and kernels of mx.fast.metal_kernel run; on a Mac they are Metal's",
+    )
+    group.addoption(
         "--softmetal-torch",
         action="store_true",
         help="torch's mps device computes, on the CPU; on a Mac torch has its own",
     )
+    parser.addini("softmetal", "as --softmetal, for every run", type="bool")
     parser.addini("softmetal_torch", "as --softmetal-torch, for every run", type="bool")
 
 
@@ -77,8 +83,8 @@ def pytest_configure(config: pytest.Config) -> None:
         chosen = getattr(config, "workerinput", {}).get("softmetal_seed")
         config.option.softmetal_seed = chosen or str(1 + int.from_bytes(os.urandom(3), "little"))
     check_kernels(config)
-    if switches_on_torch(config):
-        switch_on_torch(config)
+    if modules := switched_on(config):
+        switch_on(config, modules)
     asked = asked_settings(config.option)
     if not asked:
         return
@@ -102,24 +108,28 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(lambda: undo(before, settings))
 
 
-def switches_on_torch(config: pytest.Config) -> bool:
-    return sys.platform != "darwin" and bool(config.option.softmetal_torch or config.getini("softmetal_torch"))
+def switched_on(config: pytest.Config) -> list[str]:
+    """The modules whose import switches something on."""
+    if sys.platform == "darwin":
+        return []
+    if config.option.softmetal or config.getini("softmetal"):
+        return ["torch", "mlx.core"]
+    return ["torch"] if config.option.softmetal_torch or config.getini("softmetal_torch") else []
 
 
-def switch_on_torch(config: pytest.Config) -> None:
-    """When the first test or conftest.py imports torch: a run that does not pays nothing."""
+def switch_on(config: pytest.Config, modules: list[str]) -> None:
+    """When the first test or conftest.py imports one: a run that does not pays nothing."""
     try:
-        from metal_dlpack import softmetal
-        from metal_dlpack.torch_mps import running
+        from metal_dlpack import running
     except ImportError as error:
-        raise pytest.UsageError(f"--softmetal-torch: metal_dlpack cannot be imported: {error}") from error
+        raise pytest.UsageError(f"--softmetal, --softmetal-torch: metal_dlpack cannot be imported: {error}") from error
 
-    def switch_on() -> None:
+    def aloud(switch_on: Callable[[], object]) -> None:
         capture = config.pluginmanager.getplugin("capturemanager")
         with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
-            softmetal.torch_mps()  # the first time for a torch it compiles, and says so
+            switch_on()  # the first time for a torch it compiles its device, and says so
 
-    config.add_cleanup(running.when_torch_is_imported(switch_on))
+    config.add_cleanup(running.switch_on_when_imported(modules, aloud))
 
 
 def check_kernels(config: pytest.Config) -> None:

@@ -129,6 +129,6 @@ def _control(name: str) -> Any:
 
 
 if __name__ == "__main__":
-    from metal_dlpack.torch_mps.running import main
+    from metal_dlpack.running.program import main
 
     sys.exit(main(sys.argv[1:]))
