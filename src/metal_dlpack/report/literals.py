@@ -1,0 +1,229 @@
+"""Where in a program's Python source a kernel's text stands as a literal.
+
+A kernel's text is compared line by line with the lines that string literals cover, without indentation, quotation
+marks and escapes.  So it is found behind textwrap.dedent, in the fixed parts of an f-string, and in pieces that are
+joined; ast says which lines are of literals, and values are never computed.  What a line holds that a program filled in
+is unknown here: such a line has the number that its neighbours give it.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import linecache
+import os
+import re
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from types import FrameType
+from typing import Any
+
+#: The file, and a line for each line of the text; 0: not known.
+Lines = tuple[str, tuple[int, ...]]
+
+_OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
+#: Less than that says nothing: `}`, `else {`.
+_SHORTEST = 5
+#: Of a text's letters so many must be found, else it is another text with some lines alike.
+_LEAST_SHARE = 0.5
+
+_OPENING = re.compile(r"""^(?:\(\s*)*[A-Za-z]{0,2}(?:\"{3}|'{3}|"|')""")
+_CLOSING = re.compile(r"""(?:\\n)?(?:\"{3}|'{3}|"|')[\s),+%]*(?:\.\w+\(.*)?(?:#.*)?$""")
+
+
+def source_of(text: str) -> tuple[str, int] | None:
+    """(file, line) of the literal that a kernel's text comes from: the place of the text's first line.
+
+    The modules whose functions are being called are read first, then those of the same packages, then all others but
+    Python's own library.  None: no literal has these lines, as of a text that is generated or read from a file, or
+    there is no source, as of a .pyc alone.  Read once for the same text; any thread.
+    """
+    found = lines_of(text)
+    return None if found is None else (found[0], found[1][0])
+
+
+def with_lines(text: str) -> str:
+    """The text with `#line` in front and wherever the numbering jumps, so that a compiler says the user's own lines.
+
+    Unchanged if no literal is found.  The text must begin at the beginning of a line.
+    """
+    found = lines_of(text)
+    if found is None:
+        return text
+    file, numbers = found
+    shown = file.replace("\\", "\\\\").replace('"', '\\"')
+    pieces, expected, is_continued = [], 0, False
+    for line, number in zip(text.split("\n"), numbers, strict=True):
+        if number != expected and not is_continued:
+            pieces.append(f'#line {number} "{shown}"\n')
+            expected = number
+        is_continued = line.endswith("\\")
+        pieces.append(line + "\n")
+        expected += 1
+    return "".join(pieces)[:-1]
+
+
+def lines_of(text: str) -> Lines | None:
+    """The file and the line there of each line of the text."""
+    if text not in _found:
+        if len(_found) >= 1024:
+            _found.clear()
+        _found[text] = _search(text)
+    return _found[text]
+
+
+_found: dict[str, Lines | None] = {}
+
+
+def _search(text: str) -> Lines | None:
+    keys = [_key(line) for line in text.split("\n")]
+    telling = [key for key in keys if len(key) >= _SHORTEST]
+    if not telling:
+        return None
+    rarest = max(telling, key=len)
+    least = _LEAST_SHARE * sum(map(len, telling))
+    best: tuple[float, str, tuple[int, ...]] = (0, "", ())
+    for files in _candidates():
+        for name, globals_of in files:
+            source = "".join(linecache.getlines(name, globals_of))
+            # Quick: some line of the text stands there as it is, or escapes hide it.
+            if not source or not any(key in source for key in {rarest, *telling[:3], *telling[-3:]}):
+                continue
+            weight, numbers = _compare(keys, source)
+            if weight > best[0]:
+                best = (weight, name, numbers)
+        if best[0] >= least:
+            return best[1], best[2]
+    return None
+
+
+# ---- which files ----
+
+
+def _candidates() -> Iterator[list[tuple[str, dict[str, Any] | None]]]:
+    """Groups of files, the likeliest first, each file once."""
+    seen: set[str] = set()
+
+    def fresh(files: Iterable[tuple[str, dict[str, Any] | None]]) -> list[tuple[str, dict[str, Any] | None]]:
+        kept = []
+        for name, globals_of in files:
+            if name not in seen and not _is_ours(name):
+                seen.add(name)
+                kept.append((name, globals_of))
+        return kept
+
+    frames = list(_frames())
+    yield fresh((frame.f_code.co_filename, frame.f_globals) for frame in frames)
+    packages = {str(frame.f_globals.get("__name__", "")).partition(".")[0] for frame in frames}
+    modules = [(name, module.__dict__) for name, module in list(sys.modules.items()) if hasattr(module, "__dict__")]
+    near = (values for name, values in modules if name.partition(".")[0] in packages)
+    yield fresh((file, values) for values in near if isinstance(file := values.get("__file__"), str))
+    files = ((file, values) for _, values in modules if isinstance(file := values.get("__file__"), str))
+    yield fresh((file, values) for file, values in files if not _is_pythons(file))
+
+
+def _frames() -> Iterator[FrameType]:
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if not _is_pythons(frame.f_code.co_filename):
+            yield frame
+        frame = frame.f_back
+
+
+def _is_ours(file: str) -> bool:
+    return file.startswith(_OURS) or (not file.endswith((".py", ">")) and not os.path.exists(file))
+
+
+def _is_pythons(file: str) -> bool:
+    return file.startswith("<frozen") or (file.startswith(_STANDARD_LIBRARY) and "site-packages" not in file)
+
+
+# ---- one file ----
+
+
+def _compare(keys: list[str], source: str) -> tuple[float, tuple[int, ...]]:
+    """How much of a text stands in the literals of a file, in letters, and the line of each of the text's lines."""
+    places: dict[str, list[int]] = defaultdict(list)
+    with_holes = []
+    for key, number in _literal_lines(source):
+        places[key].append(number)
+        if (pattern := _with_holes(key)) is not None:
+            with_holes.append((pattern, number))
+    for key in {key for key in keys if len(key) >= _SHORTEST and key not in places}:
+        places[key] = [number for pattern, number in with_holes if pattern.fullmatch(key)]
+    distances: Counter[int] = Counter()
+    for at, key in enumerate(keys):
+        for number in places[key] if len(key) >= _SHORTEST else ():
+            distances[number - at] += len(key)
+    if not distances:
+        return 0, ()
+    ranked = [distance for distance, _ in distances.most_common(64)]
+    numbers: list[int] = []
+    weight = 0.0
+    current = ranked[0]
+    for at, key in enumerate(keys):
+        if at + current not in places[key] and len(key) >= _SHORTEST:
+            # Where the text goes on elsewhere: at the literal that most of it comes from, or at the next best.
+            current = next((one for one in ranked if at + one in places[key]), current)
+        if len(key) >= _SHORTEST and at + current in places[key]:
+            weight += len(key)
+        numbers.append(max(at + current, 1))
+    return weight, _without_strays(keys, numbers, places)
+
+
+#: What a program fills in: of an f-string and str.format, of %, of string.Template.
+_HOLE = re.compile(r"\{[^{}]*\}|%\(\w+\)[sdrf]|%[sdrf]|\$\{?\w+\}?")
+
+
+def _with_holes(key: str) -> re.Pattern[str] | None:
+    """What a line of a literal can become; None: it has no holes, or hardly anything else."""
+    parts = _HOLE.split(key)
+    if len(parts) == 1 or len("".join(parts).replace(" ", "")) < _SHORTEST:
+        return None
+    return re.compile(".*?".join(map(re.escape, parts)))
+
+
+def _without_strays(keys: list[str], numbers: list[int], places: dict[str, list[int]]) -> tuple[int, ...]:
+    """Lines before the first that is known lie before it: a text often begins with an empty line."""
+    first = next(at for at, key in enumerate(keys) if len(key) >= _SHORTEST and numbers[at] in places[key])
+    for at in range(first):
+        numbers[at] = max(numbers[first] - (first - at), 1)
+    return tuple(numbers)
+
+
+@functools.lru_cache(maxsize=64)
+def _literal_lines(source: str) -> tuple[tuple[str, int], ...]:
+    """(what it holds, its number) of each line that a string literal covers; of one with `\\n` inside, each piece."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    lines = source.split("\n")
+    numbers: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str)):
+            numbers.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return tuple(
+        (_key(piece), number)
+        for number in sorted(numbers)
+        if number <= len(lines)
+        for piece in _pieces(lines[number - 1])
+    )
+
+
+def _pieces(line: str) -> list[str]:
+    """What a line of Python may hold of a text: all of it, or what stands in quotation marks, line by line."""
+    whole = line = line.strip()
+    opened = re.search(r"""(?:^|[=(,+\s])[A-Za-z]{0,2}(\"{3}|'{3}|"|')""", line)
+    if opened and opened.end() < len(line):
+        line = line[opened.start() :].lstrip("=(,+ \t")
+    line = _OPENING.sub("", line, count=1)
+    line = _CLOSING.sub("", line, count=1)
+    return list(dict.fromkeys([whole, *line.split("\\n")]))
+
+
+def _key(line: str) -> str:
+    """What is the same in a text and in the literal it comes from."""
+    return re.sub(r"\\(.)", r"\1", line.strip()).replace("{{", "{").replace("}}", "}").strip().rstrip("\\").rstrip()
