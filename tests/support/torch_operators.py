@@ -7,6 +7,7 @@ the state of the generator are the CPU's.  Backward: gradients.  Memory: what in
 over the same bytes sees.  A process of its own: the list freezes flags of torch.
 """
 
+import contextlib
 import itertools
 import json
 import os
@@ -100,6 +101,22 @@ def seed():
     """Both generators begin alike."""
     torch.manual_seed(7)
     torch.mps.set_rng_state(torch.get_rng_state())
+
+
+def restore_mps_with_the_cpu():
+    """What torch's lists use to leave the generators as they were, knows only the CPU's and CUDA's in torch 2.9."""
+    usual = torch.testing._utils.freeze_rng_state
+
+    @contextlib.contextmanager
+    def freeze_rng_state():
+        state = torch.mps.get_rng_state()
+        try:
+            with usual():
+                yield
+        finally:
+            torch.mps.set_rng_state(state)
+
+    torch.testing._utils.freeze_rng_state = freeze_rng_state
 
 
 def samples(op, dtype, **keywords):
@@ -379,6 +396,7 @@ def main():
     part, parts = numbers or (0, 1)
     os.environ["PYTORCH_ENABLE_MPS_FALLBACK"] = "1"  # what MPS does not implement is compared as well
     softmetal.torch_mps()
+    restore_mps_with_the_cpu()
     ops = [op for op in LISTED[part::parts] if not names or op.formatted_name in names]
     print(json.dumps({name: answers(name, ops) for name in ([question] if question != "all" else QUESTIONS)}, indent=1))
 

@@ -17,6 +17,8 @@ def complete(torch: Any) -> None:
     torch._C._has_mps = True
     for answer in (torch.backends.mps.is_available, torch.backends.mps.is_macos_or_newer):
         getattr(answer, "cache_clear", lambda: None)()  # what torch was asked before, it remembers
+    # Operators that torch 2.9 has in Python for a Mac: it registers them when it is imported, where it has mps by then.
+    getattr(torch.backends.mps, "_init", lambda: None)()
     torch.mps._is_in_bad_fork = torch._C._mps_is_in_bad_fork  # torch.mps keeps what it found when it was imported
     torch._C._mps_maxBufferLength = lambda: _core.default_device().max_buffer_length
     torch._C._accelerator_emptyHostCache = lambda: None  # there is no such cache, and torch does not ask whether
