@@ -225,17 +225,18 @@ for _ in range(10):
     child = os.fork()
     if child == 0:
         told = 0
-        for use in (lambda: t + 1, lambda: torch.ones(3, device="mps"), torch.mps.synchronize, lambda: t.cpu(),
-                    lambda: torch.mps.Event().record(), lambda: torch.ones(3).to("mps")):
+        for use in (lambda: t + 1, lambda: torch.ones(3, device="mps"), torch.mps.synchronize, lambda: t.cpu(), t.tolist,
+                    lambda: torch.mps.Event().record(), lambda: torch.ones(3).to("mps"), torch.accelerator.synchronize):
             try:
                 use()
             except RuntimeError as error:
-                told += "in forked subprocess" in str(error)
+                told += str(error).startswith("Cannot re-initialize MPS in forked subprocess")
         del t
         gc.collect()
-        torch.ones(1000).add_(1)
+        torch.manual_seed(3)  # leaves mps alone
+        told += torch.mps._is_in_bad_fork() and (torch.ones(1000) + 1)[0].item() == 2
         os._exit(told)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 6
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
 ends.set()
 for thread in threads:
     thread.join()
