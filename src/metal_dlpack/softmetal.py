@@ -6,10 +6,14 @@ here but is_present() raises SoftwareMetalMissing.
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _core
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
 
 __all__ = [
     "SoftwareMetalMissing",
@@ -17,6 +21,7 @@ __all__ = [
     "is_present",
     "last_report",
     "live_objects",
+    "mlx_kernels",
     "reports",
     "torch_mps",
     "wait_idle",
@@ -113,6 +118,40 @@ def torch_mps(*, float64: bool = False) -> bool:
     from . import torch_mps as device
 
     return device.switch_on(float64=float64)
+
+
+def mlx_kernels() -> AbstractContextManager[object]:
+    """Run MLX's custom kernels where there is no Mac: mx.fast.metal_kernel makes kernels for the software Metal.
+
+    The source is generated as MLX does, in front of it MLX's headers from the installed wheel; the CPU runs it, and the
+    checker looks at it where that is on.  ``mx.metal.is_available()``, ``mx.default_device()``, ``mx.gpu`` and
+    ``mx.device_info()`` answer as on a Mac; MLX's own operations run on its CPU.  Switch it on before a package that
+    asks them is imported.
+
+    Inputs are evaluated at the call, not later as on a Mac, and shared; each output is copied once.  ``mx.compile``
+    returns functions that run as they are.  ``mx.grad`` and ``mx.vmap`` of a kernel are refused as on a Mac;
+    ``mx.custom_function`` gives it a ``vjp`` or a ``jvp``.
+
+    Returns
+    -------
+    a context manager
+        At the end of its ``with`` all patches are taken back; kernels that were made meanwhile still run.  Without
+        ``with`` they stay for the life of the process.  Not for use by several threads at once.  On a Mac nothing is
+        patched, and a RuntimeWarning says so.
+
+    Raises
+    ------
+    ImportError
+        mlx is not installed: ``pip install mlx mlx-cpu``.
+    """
+    from . import mlx_kernels as kernels
+
+    return kernels.switch_on(_checks_kernels)
+
+
+def _checks_kernels() -> bool:
+    setting = _configured.get("kernel_check")
+    return (os.environ.get("SOFTMETAL_KERNEL_CHECK", "0") if setting is None else setting) != "0"
 
 
 def _setting_text(value: object) -> str | None:

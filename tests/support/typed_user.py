@@ -291,6 +291,8 @@ def control_the_software() -> None:
         assert_type((softmetal.live_objects(), softmetal.reports()), tuple[int, int])
         assert_type((softmetal.last_report(), softmetal.wait_idle()), tuple[str, bool])
         assert_type(softmetal.torch_mps(float64=False), bool)
+        with softmetal.mlx_kernels():
+            pass
     missing: type[RuntimeError] = softmetal.SoftwareMetalMissing
     print(missing)
 
