@@ -76,8 +76,9 @@ add_functions(PyObject *module)
                                   array_make_functions,      asarray_functions,
                                   dlpack_import_functions,   shares_memory_functions,
                                   explain_functions,         refusal_functions,
-                                  softmetal_probe_functions, threads_functions,
-                                  work_facts_functions,      kernel_functions};
+                                  softmetal_probe_functions, softmetal_record_functions,
+                                  threads_functions,         work_facts_functions,
+                                  kernel_functions};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         if (PyModule_AddFunctions(module, lists[i]) < 0) {
             return -1;

@@ -17,6 +17,8 @@ extern PyMethodDef numpy_memory_functions[];
 extern PyMethodDef shares_memory_functions[];
 /* softmetal_probe.c: counts and reports of the software Metal, for tests; nothing on a Mac. */
 extern PyMethodDef softmetal_probe_functions[];
+/* softmetal_record.c: tells metal_dlpack/report/ what ran and what was found; nothing on a Mac. */
+extern PyMethodDef softmetal_record_functions[];
 /* threads.c: how many threads a large copy on the CPU may use. */
 extern PyMethodDef threads_functions[];
 /* work_facts.c: what reprs and pictures say of GPU work and of who holds a buffer. */

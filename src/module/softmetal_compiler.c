@@ -1,6 +1,6 @@
 /* softmetal_compiler.c: gives the software Metal its compiler; nothing on a Mac.
  *
- * Calls:   metal_dlpack/msl/for_softmetal.py; compiler.h.
+ * Calls:   metal_dlpack/msl/for_softmetal.py, metal_dlpack/report/silences.py; compiler.h.
  * Threads: any, best without the GIL, which is taken: in whatever interpreter the thread belongs
  *          to, since texts go in and come out, and no object stays.
  */
@@ -10,22 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "module/softmetal_turn.h"
 #include "python/call_python.h"
 #include "python/errors.h"
 #include "softmetal/compiler.h"
 #include "softmetal/settings.h"
 
 #define ERROR_INTERNAL 2 /* MTLLibraryErrorInternal */
-
-static bool
-has_interpreter(void)
-{
-#if PY_VERSION_HEX >= 0x030D0000
-    return Py_IsInitialized() && !Py_IsFinalizing();
-#else
-    return Py_IsInitialized() && !_Py_IsFinalizing();
-#endif
-}
 
 /* ---- answers ---- */
 
@@ -151,30 +142,15 @@ read_functions(PyObject *list)
 
 /* ---- from a thread without the GIL ---- */
 
-/* Python, for as long as a call of the compiler takes. */
-typedef struct python_turn {
-    PyGILState_STATE gil;
-    PyObject *exception; /* the one that was set */
-} python_turn;
-
 /* False, with `*error`: there is no interpreter any more. */
 static bool
-begin_turn(python_turn *turn, soft_compile_error *error)
+begin_turn(softmetal_turn *turn, soft_compile_error *error)
 {
-    if (!has_interpreter()) { /* unreached: nobody asks then */
+    bool has_begun = softmetal_turn_begin(turn);
+    if (!has_begun) { /* unreached: nobody asks then */
         fail(error, ERROR_INTERNAL, "The Python that compiles kernels has ended.");
-        return false;
     }
-    turn->gil = PyGILState_Ensure();
-    turn->exception = errors_take();
-    return true;
-}
-
-static void
-end_turn(python_turn *turn)
-{
-    errors_restore(turn->exception);
-    PyGILState_Release(turn->gil);
+    return has_begun;
 }
 
 /* ---- the compiler's three functions ---- */
@@ -194,7 +170,7 @@ ask_about(call_python_name name, const char *source, unsigned language, PyObject
 static soft_functions *
 open_text(const char *source, unsigned language, soft_compile_error *error)
 {
-    python_turn turn;
+    softmetal_turn turn;
     if (!begin_turn(&turn, error)) {
         return NULL;
     }
@@ -203,7 +179,7 @@ open_text(const char *source, unsigned language, soft_compile_error *error)
     if (list != NULL && functions == NULL) {
         fail_by_exception(error);
     }
-    end_turn(&turn);
+    softmetal_turn_end(&turn);
     return functions;
 }
 
@@ -227,7 +203,7 @@ static char *
 compile_text(const char *source, unsigned language, const char *function,
              const soft_constant_value *values, size_t count, soft_compile_error *error)
 {
-    python_turn turn;
+    softmetal_turn turn;
     if (!begin_turn(&turn, error)) {
         return NULL;
     }
@@ -247,36 +223,49 @@ compile_text(const char *source, unsigned language, const char *function,
     Py_XDECREF(bytes);
     Py_XDECREF(path);
     Py_XDECREF(asked);
-    end_turn(&turn);
+    softmetal_turn_end(&turn);
     return copy;
+}
+
+static bool
+is_bytes_of(PyObject *answer, size_t nbytes)
+{
+    return answer != NULL && PyBytes_Check(answer) &&
+           (size_t)PyBytes_GET_SIZE(answer) == nbytes;
 }
 
 static void
 name_lines(const char *image_path, const uint64_t *addresses, size_t count,
-           char (*lines)[SOFT_LINE_NBYTES])
+           char (*lines)[SOFT_LINE_NBYTES], bool *is_silenced)
 {
-    python_turn turn;
-    soft_compile_error error = {0};
-    if (!begin_turn(&turn, &error)) {
-        free(error.text);
+    softmetal_turn turn;
+    if (!softmetal_turn_begin(&turn)) {
         return; /* unreached: nobody asks then */
     }
-    PyObject *image = Py_BuildValue("(Nn)", PyUnicode_DecodeFSDefault(image_path),
-                                    (Py_ssize_t)SOFT_LINE_NBYTES);
+    PyObject *path = PyUnicode_DecodeFSDefault(image_path);
+    PyObject *image =
+        path == NULL ? NULL : Py_BuildValue("(On)", path, (Py_ssize_t)SOFT_LINE_NBYTES);
     PyObject *asked = PyBytes_FromStringAndSize((const char *)addresses,
                                                 (Py_ssize_t)(count * sizeof *addresses));
     PyObject *rows =
         image == NULL || asked == NULL ? NULL : call_python(CALL_MSL_LINES, image, asked);
-    bool is_good = rows != NULL && PyBytes_Check(rows) &&
-                   (size_t)PyBytes_GET_SIZE(rows) == count * SOFT_LINE_NBYTES;
+    bool is_good = is_bytes_of(rows, count * SOFT_LINE_NBYTES);
     if (is_good) {
         memcpy(lines, PyBytes_AS_STRING(rows), count * SOFT_LINE_NBYTES);
     }
+    PyObject *answer = is_good ? call_python(CALL_REPORT_SILENCED, path, rows) : NULL;
+    if (is_bytes_of(answer, count)) {
+        for (size_t i = 0; i < count; i++) {
+            is_silenced[i] = PyBytes_AS_STRING(answer)[i] != 0;
+        }
+    }
     PyErr_Clear(); /* the report stands without them */
+    Py_XDECREF(answer);
     Py_XDECREF(rows);
     Py_XDECREF(asked);
     Py_XDECREF(image);
-    end_turn(&turn);
+    Py_XDECREF(path);
+    softmetal_turn_end(&turn);
 }
 
 void

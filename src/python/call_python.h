@@ -26,7 +26,10 @@
     X(CALL_HTML, "notebook", "html_of") \
     X(CALL_MSL_FUNCTIONS, "msl.for_softmetal", "functions") \
     X(CALL_MSL_IMAGE, "msl.for_softmetal", "image") \
-    X(CALL_MSL_LINES, "msl.for_softmetal", "lines")
+    X(CALL_MSL_LINES, "msl.for_softmetal", "lines") \
+    X(CALL_REPORT_SILENCED, "report.silences", "silenced") \
+    X(CALL_REPORT_FINDING, "report.recording", "finding") \
+    X(CALL_REPORT_LAUNCH, "report.recording", "launch")
 
 #define CALL_PYTHON_AS_ENUM(name, module, function) name,
 typedef enum { CALL_PYTHON_LIST(CALL_PYTHON_AS_ENUM) } call_python_name;

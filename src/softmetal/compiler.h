@@ -71,9 +71,9 @@ typedef struct softmetal_compiler {
                      const soft_constant_value *values, size_t count,
                      soft_compile_error *error);
     /* Which line of the user's an instruction comes from: "file:line:column", of a long one the
-     * end; or "". */
+     * end; or "".  And whether the user says that what is found there is meant so. */
     void (*name_lines)(const char *image_path, const uint64_t *addresses, size_t count,
-                       char (*lines)[SOFT_LINE_NBYTES]);
+                       char (*lines)[SOFT_LINE_NBYTES], bool *is_silenced);
 } softmetal_compiler;
 
 /* From now on, `compiler` (borrowed for ever) compiles; NULL: nobody does.  A text that names a

@@ -35,7 +35,7 @@
     X(SOFT_VALIDATION_MODE, "SOFTMETAL_VALIDATION_MODE", "abort", "log|abort", NULL) \
     X(SOFT_RACES, "SOFTMETAL_RACES", "1", "0|1", NULL) \
     X(SOFT_KERNEL_THREADS, "SOFTMETAL_KERNEL_THREADS", "0", NULL, read_size) \
-    X(SOFT_KERNEL_CHECK, "SOFTMETAL_KERNEL_CHECK", "0", "0|1", NULL) \
+    X(SOFT_KERNEL_CHECK, "SOFTMETAL_KERNEL_CHECK", "0", "0|1|report", NULL) \
     X(SOFT_LEGALITY, "SOFTMETAL_LEGALITY", "1", "0|1", NULL) \
     X(SOFT_KERNEL_TIMEOUT, "SOFTMETAL_KERNEL_TIMEOUT", "60", NULL, read_size) \
     X(SOFT_FAIL, "SOFTMETAL_FAIL", "", NULL, read_fail)
@@ -43,6 +43,9 @@
 #define SOFT_AS_ENUM(name, environment, initial, words, reader) name,
 typedef enum { SOFT_SETTING_LIST(SOFT_AS_ENUM) SOFT_SETTING_COUNT } soft_setting;
 #undef SOFT_AS_ENUM
+
+/* SOFT_KERNEL_CHECK where a launch that went on to its end does not fail for what was found. */
+#define SOFT_CHECK_REPORT 2
 
 /* What newBufferWithBytesNoCopy gives. */
 typedef enum soft_no_copy {

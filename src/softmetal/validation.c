@@ -34,19 +34,36 @@ soft_validation_is_on(void)
     return soft_settings_get(SOFT_VALIDATION) != 0;
 }
 
+/* Count a report and keep its text, which is left in `text`. */
+static void
+keep(soft_report kind, const char *format, va_list arguments, char text[TEXT_SIZE])
+{
+    int length = snprintf(text, TEXT_SIZE, "softmetal: %s: ", words[kind]);
+    vsnprintf(text + length, TEXT_SIZE - (size_t)length, format, arguments);
+    __atomic_add_fetch(&counts[kind], 1, __ATOMIC_RELAXED);
+    pthread_mutex_lock(&soft_validation_mutex);
+    memcpy(last_text, text, TEXT_SIZE);
+    pthread_mutex_unlock(&soft_validation_mutex);
+}
+
+void
+soft_validation_again(soft_report kind, const char *format, ...)
+{
+    char text[TEXT_SIZE];
+    va_list arguments;
+    va_start(arguments, format);
+    keep(kind, format, arguments, text);
+    va_end(arguments);
+}
+
 void
 soft_validation_insist(soft_report kind, const char *format, ...)
 {
     char text[TEXT_SIZE];
-    int length = snprintf(text, sizeof text, "softmetal: %s: ", words[kind]);
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text + length, sizeof text - (size_t)length, format, arguments);
+    keep(kind, format, arguments, text);
     va_end(arguments);
-    __atomic_add_fetch(&counts[kind], 1, __ATOMIC_RELAXED);
-    pthread_mutex_lock(&soft_validation_mutex);
-    memcpy(last_text, text, sizeof text);
-    pthread_mutex_unlock(&soft_validation_mutex);
     fprintf(stderr, "%s\n", text);
     if (soft_settings_get(SOFT_VALIDATION_MODE) != 0 && soft_validation_is_on()) {
         void *frames[MOST_FRAMES];

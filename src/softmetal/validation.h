@@ -43,6 +43,9 @@ bool soft_validation_is_on(void);
 /* Report whether validation is on or off: for what would hang or corrupt memory. */
 __attribute__((format(printf, 2, 3))) void soft_validation_insist(soft_report kind,
                                                                   const char *format, ...);
+/* The same of what was printed before: counted, and kept as the last text. */
+__attribute__((format(printf, 2, 3))) void soft_validation_again(soft_report kind,
+                                                                 const char *format, ...);
 /* Report wrong use, if validation is on. */
 #define soft_validation_report(kind, ...) \
     (soft_validation_is_on() ? soft_validation_insist(kind, __VA_ARGS__) : (void)0)

@@ -15,6 +15,11 @@ UNSUPPORTED, INTERNAL, COMPILE_FAILURE = 1, 2, 3
 _TYPES = {"vertex": 1, "fragment": 2, "kernel": 3, "visible": 5, "intersection": 6, "mesh": 7, "object": 8}
 
 
+#: (kernel, source) by the paths of checked images, for reports.
+_sources: dict[str, tuple[str, str]] = {}
+_MOST_SOURCES = 1024
+
+
 @lru_cache(maxsize=16)
 def _library(source: str, language: int, is_strict: bool) -> msl.Library:
     major, minor = divmod(language, 1 << 16)  # MTLLanguageVersion
@@ -43,7 +48,22 @@ def functions(library: tuple[str, int, bool]) -> tuple[int, object]:
 def image(library: tuple[str, int, bool], function: tuple[str, list[tuple[int, bytes]], bool]) -> tuple[int, object]:
     """The path of the image of (name, (index, value) of each constant, is it checked), of a library as above."""
     name, constants, checked = function
-    return _answer(lambda: _library(*library).compile(name, dict(constants), checked=checked))
+    code, path = _answer(lambda: _library(*library).compile(name, dict(constants), checked=checked))
+    if code == 0 and checked:
+        if len(_sources) >= _MOST_SOURCES:
+            _sources.pop(next(iter(_sources)), None)
+        _sources[str(path)] = name, library[0]
+    return code, path
+
+
+def source_of_image(path: str) -> str | None:
+    """What a checked image of this process was compiled from, as the compiler got it; None: too many came since."""
+    return _sources.get(path, ("", None))[1]
+
+
+def kernel_of_image(path: str) -> str | None:
+    """The name of the kernel of such an image."""
+    return _sources.get(path, (None, ""))[0]
 
 
 def lines(image: tuple[str, int], addresses: bytes) -> bytes:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import ast
 import functools
+import glob
+import itertools
 import linecache
 import os
 import re
@@ -97,6 +99,44 @@ def _search(text: str) -> Lines | None:
         if best[0] >= least:
             return best[1], best[2]
     return None
+
+
+# ---- files of Metal ----
+
+
+def metal_file(text: str) -> Lines | None:
+    """The .metal file that has this text, beside the program's modules or in the working folder, and its lines."""
+    if text not in _files:
+        if len(_files) >= 1024:
+            _files.clear()
+        _files[text] = next((file for file in _metal_files() if _is_text_of(file, text)), None)
+    file = _files[text]
+    return None if file is None else (file, tuple(range(1, text.count("\n") + 2)))
+
+
+_files: dict[str, str | None] = {}
+_MOST_FILES = 4096
+
+
+def _metal_files() -> Iterator[str]:
+    modules = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    beside = [os.path.dirname(file) for file in modules if isinstance(file, str) and not _is_pythons(file)]
+    patterns = ("*.metal", os.path.join("*", "*.metal"), "*.h", os.path.join("*", "*.h"))
+    found = (
+        file
+        for folder in dict.fromkeys([os.getcwd(), *beside])
+        for pattern in patterns
+        for file in glob.iglob(os.path.join(glob.escape(folder), pattern))
+    )
+    return itertools.islice(found, _MOST_FILES)
+
+
+def _is_text_of(file: str, text: str) -> bool:
+    try:
+        with open(file, encoding="utf-8", errors="replace", newline=None) as opened:
+            return opened.read(len(text) + 2).rstrip("\n") == text.rstrip("\n")
+    except OSError:
+        return False
 
 
 # ---- which files ----

@@ -7,7 +7,6 @@
 
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,25 +23,21 @@ static pthread_cond_t watch_freed = PTHREAD_COND_INITIALIZER;
 /* ---- the end of a launch that must not go on ---- */
 
 SOFT_ON_FIBER static _Noreturn void
-stop_with(soft_check *check, const char *text, const void *site)
+stop_with(soft_check *check, soft_finding found, const void *site)
 {
     soft_series_end(check); /* what came before is said before */
-    soft_finding *finding = soft_findings_add(&check->findings);
-    if (finding != NULL) {
-        snprintf(finding->text, sizeof finding->text, "%s", text);
-        finding->at[0] = soft_at_thread(check, check->watch->thread, site);
-        finding->count = 1;
-    }
+    found.at[0] = soft_at_thread(check, check->watch->thread, site);
+    found.count = 1;
+    (void)soft_findings_add(&check->findings, &found);
     soft_check_stop(check);
 }
 
 SOFT_ON_FIBER static _Noreturn void
 stop_overdue(soft_check *check, const void *site)
 {
-    char text[100];
-    snprintf(text, sizeof text, "a thread still runs after %llu s (SOFTMETAL_KERNEL_TIMEOUT)",
-             (unsigned long long)soft_settings_get(SOFT_KERNEL_TIMEOUT));
-    stop_with(check, text, site);
+    soft_finding found = {.kind = SOFT_FOUND_OVERDUE,
+                          .first = soft_settings_get(SOFT_KERNEL_TIMEOUT)};
+    stop_with(check, found, site);
 }
 
 /* In a signal's handler: the next access of the kernel is looked at from the beginning. */
@@ -65,7 +60,6 @@ leave_kernel(void)
     soft_check *check = current;
     const soft_guard *guard = &check->guard;
     const void *site = (const void *)guard->instruction;
-    char text[200];
     switch (guard->signal) {
     case SIGURG: stop_overdue(check, site);
     case SIGFPE: soft_check_stop_for(SOFT_STOP_DIVISION, 0, 0, site);
@@ -73,15 +67,11 @@ leave_kernel(void)
     case SIGTRAP: soft_check_stop_for(SOFT_STOP_ARRAY, 0, 0, site);
     default: break;
     }
-    if (guard->address - check->stack_low + 65536 < 131072) {
-        snprintf(text, sizeof text,
-                 "a thread's variables need more than the %d bytes of stack that it has here",
-                 SOFT_FIBER_STACK_NBYTES);
-        stop_with(check, text, site);
-    }
-    snprintf(text, sizeof text, "a thread touches address 0x%zx, which is no memory",
-             (size_t)guard->address);
-    stop_with(check, text, site);
+    bool is_stack = guard->address - check->stack_low + 65536 < 131072;
+    stop_with(check,
+              (soft_finding){.kind = is_stack ? SOFT_FOUND_STACK : SOFT_FOUND_FAULT,
+                             .first = guard->address},
+              site);
 }
 
 /* ---- the launch ---- */
@@ -145,9 +135,7 @@ soft_check_end(char *error, size_t nbytes)
     soft_guard_exit(&check->guard);
     current = NULL;
     give_watch_back(check->watch);
-    soft_findings_say(&check->findings, check->launch.kernel, check->launch.image_path, error,
-                      nbytes);
-    bool is_clean = check->findings.count == 0;
+    bool is_clean = !soft_findings_say(&check->findings, &check->launch, error, nbytes);
     soft_memory_close(check);
     soft_order_free(&check->order);
     /* mutant survives (dropped count): a leak, and no object of Metal's */
@@ -229,31 +217,21 @@ soft_check_wait(soft_u32 mem_flags, const void *site)
 
 /* One thread waits, and another does not wait there. */
 SOFT_ON_FIBER static _Noreturn void
-stop_for_waiting(soft_check *check, const char *text, soft_at waits, soft_at other)
+stop_for_waiting(soft_check *check, soft_found kind, soft_at waits, soft_at other)
 {
-    soft_finding *finding = soft_findings_add(&check->findings);
-    if (finding != NULL) {
-        snprintf(finding->text, sizeof finding->text, "%s", text);
-        finding->at[0] = waits;
-        finding->at[1] = other;
-        finding->count = 2;
-    }
+    soft_finding found = {.kind = kind, .at = {waits, other}, .count = 2};
+    (void)soft_findings_add(&check->findings, &found);
     soft_check_stop(check);
 }
 
-/* The other has returned, so it is nowhere: the text names it. */
+/* The other has returned, so it is nowhere: the finding names it. */
 SOFT_ON_FIBER static _Noreturn void
-stop_for_returned(soft_check *check, const char *where, soft_at waits, soft_u32 returned)
+stop_for_returned(soft_check *check, soft_found kind, soft_at waits, soft_u32 returned)
 {
     soft_at at = soft_at_thread(check, returned, NULL);
-    soft_finding *finding = soft_findings_add(&check->findings);
-    if (finding != NULL) {
-        snprintf(finding->text, sizeof finding->text,
-                 "a thread waits at %s that thread (%u,%u,%u) never reaches: it has returned",
-                 where, at.thread[0], at.thread[1], at.thread[2]);
-        finding->at[0] = waits;
-        finding->count = 1;
-    }
+    soft_finding found = {.kind = kind, .at = {waits}, .count = 1, .has_returned = true};
+    memcpy(found.returned, at.thread, sizeof found.returned);
+    (void)soft_findings_add(&check->findings, &found);
     soft_check_stop(check);
 }
 
@@ -268,11 +246,11 @@ soft_check_open(void)
     soft_at waits = soft_at_thread(check, first, check->sites[first]);
     for (soft_u32 i = 0; i < check->thread_count; i++) {
         if (check->has_returned[i]) {
-            stop_for_returned(check, "a threadgroup_barrier", waits, i);
+            stop_for_returned(check, SOFT_FOUND_BARRIER, waits, i);
         }
         if (check->sites[i] != check->sites[first]) {
-            stop_for_waiting(check, "two threads of a threadgroup wait at different barriers",
-                             waits, soft_at_thread(check, i, check->sites[i]));
+            stop_for_waiting(check, SOFT_FOUND_BARRIER, waits,
+                             soft_at_thread(check, i, check->sites[i]));
         }
     }
     soft_order_barrier(&check->order, check->wait_flags);
@@ -306,13 +284,11 @@ soft_check_all_met(soft_u32 simdgroup, soft_u32 lanes, soft_u32 others,
     soft_u32 lane = (soft_u32)__builtin_ctz(lanes), other = (soft_u32)__builtin_ctz(missing);
     soft_at waits = soft_at_thread(check, first + lane, sites[lane]);
     if (check->has_returned[first + other]) {
-        stop_for_returned(check, "a place for all lanes of a SIMD-group", waits, first + other);
+        stop_for_returned(check, SOFT_FOUND_LANES, waits, first + other);
     }
     const void *site = (others >> other & 1) != 0 ? sites[other] : check->sites[first + other];
-    stop_for_waiting(check,
-                     "two threads of a SIMD-group wait at different places, and one of the "
-                     "places is for all lanes",
-                     waits, soft_at_thread(check, first + other, site));
+    stop_for_waiting(check, SOFT_FOUND_LANES, waits,
+                     soft_at_thread(check, first + other, site));
 }
 
 void
@@ -330,14 +306,6 @@ static inline bool
 is_part(uintptr_t into, size_t nbytes, size_t size)
 {
     return into < size && nbytes - 1 < size - into;
-}
-
-SOFT_ON_FIBER static _Noreturn void
-stop_outside(soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how, const void *site)
-{
-    char text[SOFT_TEXT_NBYTES];
-    soft_memory_describe(check, at, nbytes, how, text);
-    stop_with(check, text, site);
 }
 
 /* Of memory that this instruction did not touch last. */
@@ -361,7 +329,7 @@ access_elsewhere(soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how, s
     }
     const soft_range *range;
     if (!soft_memory_find(check, at, nbytes, how, &range)) {
-        stop_outside(check, at, nbytes, how, site->code);
+        stop_with(check, soft_memory_refuse(check, at, nbytes, how), site->code);
     }
     if (range == NULL) {
         return;
@@ -399,25 +367,15 @@ soft_check_access(const void *address, soft_u64 nbytes, soft_u32 how, soft_site 
 SOFT_ON_FIBER _Noreturn void
 soft_check_stop_for(soft_u32 why, soft_u64 first, soft_u64 second, const void *site)
 {
-    char text[SOFT_TEXT_NBYTES];
-    long long number = (long long)first;
-    switch (why) {
-    case SOFT_STOP_ARRAY:
-    case SOFT_STOP_VECTOR:
-        snprintf(text, sizeof text,
-                 second == 0 ? "a thread passes the end of %s"
-                             : "a thread passes the end of %s: index %lld of %llu",
-                 why == SOFT_STOP_ARRAY ? "an array" : "a vector", number,
-                 (unsigned long long)second);
-        break;
-    case SOFT_STOP_SHIFT:
-        snprintf(text, sizeof text, "a thread shifts a number of %llu bits by %lld",
-                 (unsigned long long)second, number);
-        break;
-    case SOFT_STOP_MISALIGNED:
-        soft_memory_describe_misaligned(current, (uintptr_t)first, (size_t)second, text);
-        break;
-    default: snprintf(text, sizeof text, "a thread divides an integer by zero"); break;
-    }
-    stop_with(current, text, site);
+    static const soft_found kinds[] = {
+        [SOFT_STOP_ARRAY] = SOFT_FOUND_ARRAY,
+        [SOFT_STOP_VECTOR] = SOFT_FOUND_VECTOR,
+        [SOFT_STOP_DIVISION] = SOFT_FOUND_DIVISION,
+        [SOFT_STOP_SHIFT] = SOFT_FOUND_SHIFT,
+    };
+    soft_finding found =
+        why == SOFT_STOP_MISALIGNED
+            ? soft_memory_refuse_misaligned(current, (uintptr_t)first, (size_t)second)
+            : (soft_finding){.kind = kinds[why], .first = first, .second = second};
+    stop_with(current, found, site);
 }

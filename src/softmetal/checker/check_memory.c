@@ -8,42 +8,11 @@
  */
 #include "softmetal/checker/check_state.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "softmetal/fiber.h"
 
 /* An address so far from everything is nobody's overrun. */
 #define FARTHEST ((uintptr_t)64 << 20)
 #define NULL_PAGE ((uintptr_t)4096)
-
-static const soft_argument_facts *
-facts_of(const soft_check *check, soft_argument_kind kind, uint32_t index)
-{
-    const soft_image *image = check->launch.image;
-    for (uint32_t i = 0; i < image->argument_count; i++) {
-        if (image->arguments[i].kind == kind && image->arguments[i].index == index) {
-            return &image->arguments[i];
-        }
-    }
-    return NULL;
-}
-
-void
-soft_memory_name(const soft_check *check, const soft_range *range, char text[SOFT_NAME_NBYTES])
-{
-    if (range->is_variable) {
-        snprintf(text, SOFT_NAME_NBYTES, "a threadgroup variable");
-        return;
-    }
-    bool is_device = range->memory == SOFT_DEVICE_MEMORY;
-    const soft_argument_facts *facts =
-        facts_of(check, is_device ? SOFT_ARGUMENT_BUFFER : SOFT_ARGUMENT_THREADGROUP,
-                 range->number);
-    snprintf(text, SOFT_NAME_NBYTES, "%s %u (%.100s)",
-             is_device ? "buffer" : "threadgroup argument", range->number,
-             facts == NULL ? "?" : facts->name);
-}
 
 /* ---- views ---- */
 
@@ -51,7 +20,8 @@ static void
 add_view(soft_check *check, uint32_t index)
 {
     const soft_launch *launch = check->launch.launch;
-    const soft_argument_facts *facts = facts_of(check, SOFT_ARGUMENT_BUFFER, index);
+    const soft_argument_facts *facts =
+        soft_facts_find(check->launch.image, SOFT_ARGUMENT_BUFFER, index);
     if (launch->buffers[index] == NULL || facts == NULL) {
         return;
     }
@@ -92,7 +62,7 @@ open_shadow(soft_check *check, soft_range *view)
             if (other->shadow == NULL &&
                 (other == view || (other->base < high && other->base + other->nbytes > low))) {
                 const soft_argument_facts *facts =
-                    facts_of(check, SOFT_ARGUMENT_BUFFER, other->number);
+                    soft_facts_find(check->launch.image, SOFT_ARGUMENT_BUFFER, other->number);
                 other->shadow = shadow;
                 is_writable |= other->is_writable;
                 low = smaller(low, other->base);
@@ -131,18 +101,6 @@ soft_memory_close(soft_check *check)
 }
 
 /* ---- what is none's ---- */
-
-/* "byte 4000", "bytes 4000 to 4003" */
-static void
-name_bytes(intptr_t first, size_t nbytes, char *text, size_t size)
-{
-    if (nbytes == 1) {
-        snprintf(text, size, "byte %td", first);
-    }
-    else {
-        snprintf(text, size, "bytes %td to %td", first, first + (intptr_t)nbytes - 1);
-    }
-}
 
 /* How far the access is from a range that it is not within. */
 static uintptr_t
@@ -211,49 +169,39 @@ soft_memory_find(const soft_check *check, uintptr_t at, size_t nbytes, soft_u32 
                           : !is_write || (*found)->is_writable;
 }
 
-SOFT_ON_FIBER void
-soft_memory_describe(const soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how,
-                     char text[SOFT_TEXT_NBYTES])
+SOFT_ON_FIBER soft_finding
+soft_memory_refuse(const soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how)
 {
     bool is_write = (how & SOFT_ACCESS_WRITE) != 0;
-    const char *does = is_write ? "a thread writes" : "a thread reads";
-    const soft_range *constant = range_of(check, at, nbytes, is_write);
-    /* In an emulator, buffers can lie a few megabytes above a null pointer. */
-    const soft_range *range = at < NULL_PAGE ? NULL : nearest(check, at, nbytes);
-    char name[SOFT_NAME_NBYTES], bytes[64];
-    if (constant != NULL) {
-        soft_memory_name(check, constant, name);
-        snprintf(text, SOFT_TEXT_NBYTES, "%s %s, which it declares const", does, name);
+    const soft_range *range = range_of(check, at, nbytes, is_write);
+    soft_found kind = SOFT_FOUND_CONST;
+    if (range == NULL) {
+        /* In an emulator, buffers can lie a few megabytes above a null pointer. */
+        range = at < NULL_PAGE ? NULL : nearest(check, at, nbytes);
+        kind = range != NULL    ? SOFT_FOUND_OUTSIDE
+               : at < NULL_PAGE ? SOFT_FOUND_NULL
+                                : SOFT_FOUND_STRAY;
     }
-    else if (range != NULL) {
-        soft_memory_name(check, range, name);
-        name_bytes((intptr_t)(at - range->base), nbytes, bytes, sizeof bytes);
-        snprintf(text, SOFT_TEXT_NBYTES, "%s outside its memory: %s of %s, which has %zu bytes",
-                 does, bytes, name, range->nbytes);
+    soft_finding found = {
+        .kind = kind, .is_write = {is_write}, .nbytes = nbytes, .first = at, .count = 1};
+    if (range != NULL) {
+        found.memory = soft_range_found(range);
+        found.offset = (int64_t)(at - range->base);
     }
-    else if (at < NULL_PAGE) {
-        snprintf(text, SOFT_TEXT_NBYTES, "%s through a null pointer", does);
-    }
-    else {
-        snprintf(text, SOFT_TEXT_NBYTES,
-                 "%s outside its memory: %zu bytes at 0x%zx are none of its buffers'", does,
-                 nbytes, (size_t)at);
-    }
+    return found;
 }
 
-SOFT_ON_FIBER void
-soft_memory_describe_misaligned(const soft_check *check, uintptr_t at, size_t alignment,
-                                char text[SOFT_TEXT_NBYTES])
+SOFT_ON_FIBER soft_finding
+soft_memory_refuse_misaligned(const soft_check *check, uintptr_t at, size_t alignment)
 {
     const soft_range *range = range_of(check, at, 1, false);
-    char name[SOFT_NAME_NBYTES], where[SOFT_NAME_NBYTES + 30] = "memory of its own";
+    soft_finding found = {.kind = SOFT_FOUND_MISALIGNED,
+                          .first = at % alignment,
+                          .second = alignment,
+                          .count = 1};
     if (range != NULL) {
-        soft_memory_name(check, range, name);
-        snprintf(where, sizeof where, "byte %zu of %s", (size_t)(at - range->base), name);
+        found.memory = soft_range_found(range);
+        found.offset = (int64_t)(at - range->base);
     }
-    snprintf(
-        text, SOFT_TEXT_NBYTES,
-        "a thread uses %s by a type that lies at multiples of %zu bytes: the address is %zu "
-        "past one",
-        where, alignment, at % alignment);
+    return found;
 }

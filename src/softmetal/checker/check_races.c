@@ -1,7 +1,7 @@
 /* check_races.c: an access against what the shadow remembers.
  *
  * Owns:    nothing.
- * Calls:   check_memory.c for names, check_order.h, check_shadow.h.
+ * Calls:   check_order.h, check_shadow.h.
  * Threads: the OS thread that runs the launch.
  *
  * Two accesses to a byte race if one of them writes, nothing orders them, and not both are atomic.
@@ -11,7 +11,6 @@
  */
 #include "softmetal/checker/check_state.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static bool
@@ -21,63 +20,42 @@ is_race(const soft_check *check, soft_mark earlier, soft_mark now, int memory)
            !soft_order_is_before(&check->order, earlier, soft_mark_thread(now), memory);
 }
 
-static const char *
-words_of(bool both_write, bool is_same_group)
-{
-    if (is_same_group) {
-        return both_write ? "two threads write" : "one thread writes and another reads";
-    }
-    return both_write ? "threads of two threadgroups write"
-                      : "a thread writes and one of another threadgroup reads";
-}
-
-/* About the instructions of two marks; NULL: there is one of them, or there are enough. */
-static soft_finding *
-add_finding(soft_check *check, const soft_range *range, soft_mark earlier, soft_mark now,
-            char name[SOFT_NAME_NBYTES])
+/* Unless one is known of the instructions of both marks. */
+static void
+add_finding(soft_check *check, const soft_range *range, uintptr_t at, soft_mark earlier,
+            soft_mark now, soft_finding found)
 {
     soft_findings *findings = &check->findings;
-    bool is_known =
-        soft_findings_has(findings, soft_mark_offset(earlier), soft_mark_offset(now));
-    soft_finding *finding = is_known ? NULL : soft_findings_add(findings);
-    if (finding != NULL) {
-        finding->at[0] = soft_at_mark(check, earlier);
-        finding->at[1] = soft_at_mark(check, now);
-        soft_memory_name(check, range, name);
+    if (soft_findings_has(findings, soft_mark_offset(earlier), soft_mark_offset(now))) {
+        return;
     }
-    return finding;
+    found.at[0] = soft_at_mark(check, earlier);
+    found.at[1] = soft_at_mark(check, now);
+    found.memory = soft_range_found(range);
+    found.offset = (int64_t)(at - range->base);
+    found.nbytes = 1;
+    (void)soft_findings_add(findings, &found);
 }
 
 static __attribute__((noinline)) void
 report_race(soft_check *check, const soft_range *range, uintptr_t at, soft_mark earlier,
-            soft_mark now, bool both_write)
+            soft_mark now, bool earlier_writes, bool now_writes)
 {
-    char name[SOFT_NAME_NBYTES];
-    soft_finding *finding = add_finding(check, range, earlier, now, name);
-    if (finding != NULL) {
-        bool is_same_group = earlier.time >= check->order.group_start;
-        bool is_mixed = ((earlier.who ^ now.who) & SOFT_MARK_ATOMIC) != 0;
-        finding->count = 2;
-        snprintf(finding->text, sizeof finding->text,
-                 "%s byte %zu of %s with nothing between them%s",
-                 words_of(both_write, is_same_group), (size_t)(at - range->base), name,
-                 is_mixed ? ", and only one of them is atomic" : "");
-    }
+    bool is_same_group = earlier.time >= check->order.group_start;
+    add_finding(check, range, at, earlier, now,
+                (soft_finding){
+                    .kind = is_same_group ? SOFT_FOUND_RACE : SOFT_FOUND_GROUP_RACE,
+                    .is_write = {earlier_writes, now_writes},
+                    .is_mixed = ((earlier.who ^ now.who) & SOFT_MARK_ATOMIC) != 0,
+                    .count = 2,
+                });
 }
 
 static __attribute__((noinline)) void
 report_unwritten(soft_check *check, const soft_range *range, uintptr_t at, soft_mark now)
 {
-    char name[SOFT_NAME_NBYTES];
-    soft_finding *finding = add_finding(check, range, now, now, name);
-    if (finding != NULL) {
-        finding->count = 1;
-        finding->is_unwritten = true;
-        snprintf(
-            finding->text, sizeof finding->text,
-            "a thread reads byte %zu of %s, which no thread of the threadgroup has written",
-            (size_t)(at - range->base), name);
-    }
+    add_finding(check, range, at, now, now,
+                (soft_finding){.kind = SOFT_FOUND_UNWRITTEN, .count = 1});
 }
 
 /* Keep the last read, and another by a thread that it is not ordered after: of another threadgroup,
@@ -100,7 +78,7 @@ touch_read(soft_check *check, const soft_range *range, soft_cell *cell, uintptr_
            soft_mark now)
 {
     if (is_race(check, cell->write, now, range->memory)) {
-        report_race(check, range, at, cell->write, now, false);
+        report_race(check, range, at, cell->write, now, true, false);
     }
     if (cell->reads[0].time != now.time || cell->reads[0].who != now.who) {
         remember_read(check, cell, now, range->memory);
@@ -129,7 +107,7 @@ soft_race_judge(soft_check *check)
     soft_rewrite rewrite = check->rewrite;
     check->rewrite.range = NULL;
     if (memcmp(rewrite.bytes, (const void *)rewrite.at, rewrite.nbytes) != 0) {
-        report_race(check, rewrite.range, rewrite.at, rewrite.earlier, rewrite.now, true);
+        report_race(check, rewrite.range, rewrite.at, rewrite.earlier, rewrite.now, true, true);
     }
 }
 
@@ -148,14 +126,14 @@ touch_again(soft_check *check, const soft_range *range, soft_cell *cell, uintptr
 {
     if (is_race(check, cell->write, now, range->memory) &&
         !may_be_equal(check, range, at, nbytes, cell->write, now)) {
-        report_race(check, range, at, cell->write, now, true);
+        report_race(check, range, at, cell->write, now, true, true);
     }
     for (int i = 0; i < 2; i++) {
         bool has_met = cell->reads[i].time >= check->order.group_start &&
                        cell->reads[i].time < check->order.met;
         if (cell->reads[i].time != 0 && !has_met &&
             is_race(check, cell->reads[i], now, range->memory)) {
-            report_race(check, range, at, cell->reads[i], now, false);
+            report_race(check, range, at, cell->reads[i], now, false, true);
             break;
         }
     }

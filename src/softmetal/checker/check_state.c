@@ -1,7 +1,8 @@
 /* check_state.c: see check_state.h.
  *
  * Owns:    nothing.
- * Calls:   check_order.h; `abandon` of the launch; compiler.h for the user's lines, validation.h.
+ * Calls:   check_order.h; `abandon` of the launch; compiler.h for the user's lines, recorder.h,
+ *          validation.h.
  * Threads: the OS thread that runs the launch.
  */
 #include "softmetal/checker/check_state.h"
@@ -10,8 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "softmetal/checker/recorder.h"
 #include "softmetal/compiler.h"
 #include "softmetal/fiber.h"
+#include "softmetal/settings.h"
 #include "softmetal/validation.h"
 
 static soft_at
@@ -55,10 +58,8 @@ soft_check_stop(soft_check *check)
 void
 soft_check_stop_without_memory(soft_check *check)
 {
-    soft_finding *finding = soft_findings_add(&check->findings);
-    if (finding != NULL) {
-        snprintf(finding->text, sizeof finding->text, "the checker has no memory left");
-    }
+    soft_finding found = {.kind = SOFT_FOUND_NO_MEMORY};
+    (void)soft_findings_add(&check->findings, &found);
     soft_check_stop(check);
 }
 
@@ -68,12 +69,13 @@ soft_check_stop_without_memory(soft_check *check)
 #define MOST_PLACES (2 * SOFT_MOST_FINDINGS)
 
 bool
-soft_findings_has(const soft_findings *findings, uint32_t offset, uint32_t other)
+soft_findings_has(soft_findings *findings, uint32_t offset, uint32_t other)
 {
     for (size_t i = 0; i < findings->count; i++) {
         const soft_at *at = findings->list[i].at;
         if ((at[0].offset == offset && at[1].offset == other) ||
             (at[0].offset == other && at[1].offset == offset)) {
+            findings->list[i].times += 1;
             return true;
         }
     }
@@ -81,32 +83,35 @@ soft_findings_has(const soft_findings *findings, uint32_t offset, uint32_t other
 }
 
 soft_finding *
-soft_findings_add(soft_findings *findings)
+soft_findings_add(soft_findings *findings, const soft_finding *finding)
 {
     if (findings->count == SOFT_MOST_FINDINGS) {
         findings->has_more = true;
         return NULL;
     }
-    soft_finding *finding = &findings->list[findings->count++];
-    *finding = (soft_finding){.count = 0};
-    return finding;
+    soft_finding *kept = &findings->list[findings->count++];
+    *kept = *finding;
+    kept->times = 1;
+    return kept;
 }
 
 /* "program_source:12:5" of each place; without Python, where it is in the image. */
 static void
 name_lines(const soft_findings *findings, const char *image_path,
-           char (*lines)[SOFT_LINE_NBYTES])
+           char (*lines)[SOFT_LINE_NBYTES], bool is_silenced[MOST_PLACES])
 {
     uint64_t addresses[MOST_PLACES];
-    for (size_t i = 0; i < 2 * findings->count; i++) {
+    size_t count = 2 * findings->count;
+    for (size_t i = 0; i < count; i++) {
         addresses[i] = findings->list[i / 2].at[i % 2].offset;
         lines[i][0] = '\0';
+        is_silenced[i] = false;
     }
     const softmetal_compiler *compiler = soft_compiler_current();
-    if (compiler != NULL && compiler->name_lines != NULL) {
-        compiler->name_lines(image_path, addresses, 2 * findings->count, lines);
+    if (compiler != NULL && compiler->name_lines != NULL && count > 0) {
+        compiler->name_lines(image_path, addresses, count, lines, is_silenced);
     }
-    for (size_t i = 0; i < 2 * findings->count; i++) {
+    for (size_t i = 0; i < count; i++) {
         if (lines[i][0] == '\0') {
             snprintf(lines[i], SOFT_LINE_NBYTES, "%.200s+0x%llx", image_path,
                      (unsigned long long)addresses[i]);
@@ -126,10 +131,10 @@ add_place(char *text, size_t length, const char *before, const char *line, const
 }
 
 static void
-compose(const soft_finding *finding, const char *kernel, char (*lines)[SOFT_LINE_NBYTES],
-        char text[TEXT_NBYTES])
+compose(const soft_finding *finding, const char *kernel, const char *what,
+        char (*lines)[SOFT_LINE_NBYTES], char text[TEXT_NBYTES])
 {
-    size_t length = (size_t)snprintf(text, TEXT_NBYTES, "%.100s: %s", kernel, finding->text);
+    size_t length = (size_t)snprintf(text, TEXT_NBYTES, "%.100s: %s", kernel, what);
     for (int i = 0; i < finding->count; i++) {
         length = add_place(text, length, i == 0 ? ": " : "; ", lines[i], &finding->at[i]);
     }
@@ -137,10 +142,16 @@ compose(const soft_finding *finding, const char *kernel, char (*lines)[SOFT_LINE
 }
 
 static bool
+is_unwritten(const soft_finding *finding)
+{
+    return finding->kind == SOFT_FOUND_UNWRITTEN;
+}
+
+static bool
 is_same(const soft_finding *finding, char (*lines)[SOFT_LINE_NBYTES], const soft_finding *other,
         char (*others)[SOFT_LINE_NBYTES])
 {
-    return finding->count == other->count && finding->is_unwritten == other->is_unwritten &&
+    return finding->count == other->count && is_unwritten(finding) == is_unwritten(other) &&
            strcmp(lines[0], others[0]) == 0 && strcmp(lines[1], others[1]) == 0;
 }
 
@@ -155,7 +166,7 @@ is_said_elsewhere(const soft_findings *findings, size_t index, char (*lines)[SOF
         if (i < index && is_same(finding, &lines[2 * index], other, &lines[2 * i])) {
             return true;
         }
-        if (finding->is_unwritten && other->count == 2 &&
+        if (is_unwritten(finding) && other->count == 2 &&
             (other->at[0].offset == finding->at[0].offset ||
              other->at[1].offset == finding->at[0].offset)) {
             return true;
@@ -164,26 +175,51 @@ is_said_elsewhere(const soft_findings *findings, size_t index, char (*lines)[SOF
     return false;
 }
 
-void
-soft_findings_say(const soft_findings *findings, const char *kernel, const char *image_path,
-                  char *error, size_t nbytes)
+/* After these the kernel went on to its end. */
+static bool
+is_survived(const soft_finding *finding)
+{
+    return finding->kind == SOFT_FOUND_RACE || finding->kind == SOFT_FOUND_GROUP_RACE ||
+           is_unwritten(finding);
+}
+
+bool
+soft_findings_say(const soft_findings *findings, const soft_check_launch *launch, char *error,
+                  size_t nbytes)
 {
     char lines[MOST_PLACES][SOFT_LINE_NBYTES];
-    name_lines(findings, image_path, lines);
-    bool is_first = true;
+    bool is_silenced[MOST_PLACES];
+    name_lines(findings, launch->image_path, lines, is_silenced);
+    const softmetal_recorder *recorder = soft_recorder_current();
+    bool fails = false,
+         only_reports = soft_settings_get(SOFT_KERNEL_CHECK) == SOFT_CHECK_REPORT;
     for (size_t i = 0; i < findings->count; i++) {
         if (is_said_elsewhere(findings, i, lines)) {
             continue;
         }
-        char text[TEXT_NBYTES];
-        compose(&findings->list[i], kernel, &lines[2 * i], text);
-        if (is_first) {
-            snprintf(error, nbytes, "%s", text);
+        const soft_finding *finding = &findings->list[i];
+        bool is_silent = is_silenced[2 * i] || is_silenced[2 * i + 1];
+        char what[SOFT_TEXT_NBYTES], text[TEXT_NBYTES];
+        soft_finding_describe(finding, launch->image, what);
+        compose(finding, launch->kernel, what, &lines[2 * i], text);
+        bool is_news = true;
+        if (recorder != NULL) {
+            is_news = recorder->finding(&(soft_recorded_finding){
+                launch->kernel, launch->image_path, launch->image, finding, what,
+                (const char (*)[SOFT_LINE_NBYTES]) & lines[2 * i], is_silent});
         }
-        is_first = false;
-        soft_validation_insist(SOFT_REPORT_KERNEL, "%s%s", text,
-                               findings->has_more && i + 1 == findings->count
-                                   ? " (There are more.)"
-                                   : "");
+        if (!is_survived(finding) || !(is_silent || only_reports)) {
+            if (!fails) {
+                snprintf(error, nbytes, "%s", text);
+            }
+            fails = true;
+        }
+        if (!is_silent) {
+            bool is_last = findings->has_more && i + 1 == findings->count;
+            (is_news ? soft_validation_insist
+                     : soft_validation_again)(SOFT_REPORT_KERNEL, "%s%s", text,
+                                              is_last ? " (There are more.)" : "");
+        }
     }
+    return fails;
 }

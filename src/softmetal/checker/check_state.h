@@ -6,6 +6,8 @@
  *       │  check_races.c     an access against what the shadow remembers
  *       ▼
  *     check_state.h      the launch; who is where; what was found; the end
+ *       │  finding.h         what was found, as values and as a sentence
+ *       │  recorder.h        who is told
  *       │  check_order.h     was that before this?
  *       │  check_shadow.h    who wrote, who read
  *       ▼  check_guard.h     faults of the processor, time that runs out
@@ -22,24 +24,9 @@
 #include "softmetal/checker/check_order.h"
 #include "softmetal/checker/check_shadow.h"
 #include "softmetal/checker/checked_launch.h"
+#include "softmetal/checker/finding.h"
 
 #define SOFT_MOST_FINDINGS 16
-
-/* A thread of the kernel at an instruction. */
-typedef struct soft_at {
-    uint32_t offset; /* of the instruction in the image; 0: not known */
-    uint32_t thread[3];
-    uint32_t group[3];
-} soft_at;
-
-#define SOFT_TEXT_NBYTES 320
-
-typedef struct soft_finding {
-    char text[SOFT_TEXT_NBYTES]; /* what is wrong; no line, no thread */
-    soft_at at[2];
-    int count; /* of `at` */
-    bool is_unwritten;
-} soft_finding;
 
 typedef struct soft_findings {
     soft_finding list[SOFT_MOST_FINDINGS];
@@ -137,15 +124,24 @@ void soft_memory_close(soft_check *check);
 bool soft_memory_find(const soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how,
                       const soft_range **found);
 /* Of such an access: why. */
-void soft_memory_describe(const soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how,
-                          char text[SOFT_TEXT_NBYTES]);
+soft_finding soft_memory_refuse(const soft_check *check, uintptr_t at, size_t nbytes,
+                                soft_u32 how);
 /* Of an access at an address that is no multiple of `alignment`: the same. */
-void soft_memory_describe_misaligned(const soft_check *check, uintptr_t at, size_t alignment,
-                                     char text[SOFT_TEXT_NBYTES]);
-#define SOFT_NAME_NBYTES 160
-/* "buffer 1 (y)" */
-void soft_memory_name(const soft_check *check, const soft_range *range,
-                      char text[SOFT_NAME_NBYTES]);
+soft_finding soft_memory_refuse_misaligned(const soft_check *check, uintptr_t at,
+                                           size_t alignment);
+
+/* What a finding says of a range. */
+static inline soft_found_memory
+soft_range_found(const soft_range *range)
+{
+    return (soft_found_memory){
+        .is_known = true,
+        .is_device = range->memory == SOFT_DEVICE_MEMORY,
+        .is_variable = range->is_variable,
+        .number = range->number,
+        .nbytes = range->nbytes,
+    };
+}
 
 /* ---- check_races.c: an access against what the shadow remembers ---- */
 
@@ -182,12 +178,13 @@ void soft_series_end(soft_check *check);
 
 /* ---- what was found: of the same lines only the first; kept until the end of the launch and then said ---- */
 
-/* Has one of the same kind at these two instructions been found?  Then the launch knows it. */
-bool soft_findings_has(const soft_findings *findings, uint32_t offset, uint32_t other);
-/* Where to write a finding; NULL when there are enough. */
-soft_finding *soft_findings_add(soft_findings *findings);
-/* Say all of them; the first one's text goes to `error`.  No lock is held: Python is asked. */
-void soft_findings_say(const soft_findings *findings, const char *kernel,
-                       const char *image_path, char *error, size_t nbytes);
+/* Has one at these two instructions been found?  Then the launch knows it, and it has come again. */
+bool soft_findings_has(soft_findings *findings, uint32_t offset, uint32_t other);
+/* Keep a finding; NULL when there are enough. */
+soft_finding *soft_findings_add(soft_findings *findings, const soft_finding *finding);
+/* Say all of them, and tell the recorder; the first one's text goes to `error`.  True: the launch
+ * is to fail for one.  No lock is held: Python is asked. */
+bool soft_findings_say(const soft_findings *findings, const soft_check_launch *launch,
+                       char *error, size_t nbytes);
 
 #endif /* SOFT_CHECK_STATE_H */

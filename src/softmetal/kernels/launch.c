@@ -3,7 +3,7 @@
  * Owns:    the state of a launch, on the caller's stack.
  *          The OS threads that help: started when first needed and kept; they hold nothing while
  *          they sleep.
- * Calls:   image.h, threadgroup.h, check.h, settings.h.
+ * Calls:   image.h, threadgroup.h, check.h, recorder.h, settings.h.
  */
 #define _GNU_SOURCE /* sched_getaffinity */
 
@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "softmetal/checker/check.h"
+#include "softmetal/checker/recorder.h"
 #include "softmetal/host.h"
 #include "softmetal/kernels/threadgroup.h"
 #include "softmetal/settings.h"
@@ -285,6 +286,8 @@ soft_image_run(soft_loaded_image *image, const soft_launch *launch, char *error,
         return false;
     }
     const soft_image *facts = image->image;
+    const softmetal_recorder *recorder = soft_recorder_current();
+    uint64_t begin_ns = recorder != NULL ? soft_monotonic_ns() : 0;
     work work = {.run = {.image = facts, .launch = launch, .group_count = group_count}};
     work.run.is_checked = facts->is_checked;
     work.run.is_poisoned = soft_settings_get(SOFT_POISON) != 0;
@@ -300,5 +303,9 @@ soft_image_run(soft_loaded_image *image, const soft_launch *launch, char *error,
         snprintf(error, error_nbytes, "%s", is_done ? "" : work.run.text);
     }
     soft_threadgroup_give_back(group);
+    if (recorder != NULL) {
+        recorder->launch(&(soft_recorded_launch){image->name, image->path, facts, launch,
+                                                 soft_monotonic_ns() - begin_ns, is_done});
+    }
     return is_done;
 }

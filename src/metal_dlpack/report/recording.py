@@ -1,0 +1,146 @@
+"""What ran and what was found, added up while a report is kept.
+
+C calls `finding` and `launch` on the OS thread that ran the launch, its findings first.  Each OS thread adds to a
+record of its own, so that none waits for another; they are put together when they are read.  What a record holds is
+bounded: launches are counted, not kept.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+from metal_dlpack import _core
+
+from . import silences
+
+#: Of one OS thread.
+MOST_KERNELS = 4096
+MOST_FINDINGS = 1024
+
+
+@dataclass
+class KernelRecord:
+    """The launches of one image."""
+
+    kernel: str
+    image: str
+    is_checked: bool
+    launches: int = 0
+    stopped: int = 0
+    threads: int = 0
+    seconds: float = 0.0
+    first: dict[str, Any] = field(default_factory=dict)  # the first launch, as C told it
+
+    def add(self, other: KernelRecord) -> None:
+        """Its launches too."""
+        self.launches += other.launches
+        self.stopped += other.stopped
+        self.threads += other.threads
+        self.seconds += other.seconds
+        self.first = self.first or other.first
+
+
+@dataclass
+class FindingRecord:
+    """One finding of an image, the first time as C told it."""
+
+    told: dict[str, Any]
+    launch: dict[str, Any] = field(default_factory=dict)
+    launches: int = 0
+    times: int = 0
+
+
+@dataclass
+class Record:
+    """What one OS thread has run."""
+
+    kernels: dict[str, KernelRecord] = field(default_factory=dict)  # by image
+    findings: dict[tuple[Any, ...], FindingRecord] = field(default_factory=dict)
+    pending: list[FindingRecord] = field(default_factory=list)  # of the launch that ends now
+    lost: int = 0  # launches and findings that had no room
+
+
+_records: dict[int, Record] = {}
+
+
+def start() -> None:
+    """Keep a record from now on, from nothing."""
+    _records.clear()
+    _core._softmetal_record(True)
+
+
+def stop() -> None:
+    """Keep what there is, and take nothing more."""
+    _core._softmetal_record(False)
+
+
+def _mine() -> Record:
+    return _records.setdefault(threading.get_ident(), Record())
+
+
+def key_of(told: dict[str, Any]) -> tuple[Any, ...]:
+    """What is the same in two findings that are one."""
+    memory = told["memory"] or {}
+    return (
+        told["kernel"],
+        told["kind"],
+        tuple(place[0] for place in told["places"]),
+        memory.get("kind"),
+        memory.get("index"),
+    )
+
+
+def finding(told: dict[str, Any]) -> bool:
+    """One launch's; `launch` follows.  True: this OS thread has not had it before."""
+    record = _mine()
+    key = (told["image"], *key_of(told))
+    kept = record.findings.get(key)
+    is_news = kept is None
+    if kept is None:
+        if len(record.findings) >= MOST_FINDINGS:
+            record.lost += 1
+            return True
+        if told["silenced"]:
+            rows = (silences.of_row(told["image"], place[0]) for place in told["places"])
+            told["silence"] = next((one for one in rows if one is not None), None)
+        kept = record.findings[key] = FindingRecord(told)
+    kept.times += told["times"]
+    record.pending.append(kept)
+    return is_news
+
+
+def launch(told: dict[str, Any]) -> None:
+    """One launch has ended."""
+    record = _mine()
+    for one in record.pending:
+        one.launches += 1
+        one.launch = one.launch or told
+    record.pending.clear()
+    kernel = record.kernels.get(told["image"])
+    if kernel is None:
+        if len(record.kernels) >= MOST_KERNELS:
+            record.lost += 1
+            return
+        kernel = record.kernels[told["image"]] = KernelRecord(told["kernel"], told["image"], told["checked"])
+    x, y, z = told["grid"]
+    kernel.add(
+        KernelRecord(told["kernel"], told["image"], told["checked"], 1, not told["done"], x * y * z, told["seconds"])
+    )
+    kernel.first = kernel.first or told
+
+
+def read() -> Record:
+    """What all OS threads have run so far."""
+    whole = Record()
+    for record in list(_records.values()):
+        whole.lost += record.lost
+        for image, kernel in list(record.kernels.items()):
+            known = whole.kernels.setdefault(image, KernelRecord(kernel.kernel, image, kernel.is_checked))
+            known.add(kernel)
+        for key, found in list(record.findings.items()):
+            one = whole.findings.setdefault(key, FindingRecord(found.told, found.launch))
+            one.launches += found.launches
+            one.times += found.times
+    return whole

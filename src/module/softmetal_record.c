@@ -1,0 +1,155 @@
+/* softmetal_record.c: tells metal_dlpack/report/ what ran on the software Metal and what was found.
+ *
+ * Calls:   metal_dlpack/report/recording.py, with plain values; recorder.h.
+ * Threads: any, without the GIL, which is taken.  What Python raises is dropped: the launch is none
+ *          of a report's.
+ */
+#include "module/module.h"
+
+#ifndef __APPLE__
+#include "module/softmetal_turn.h"
+#include "python/call_python.h"
+#include "softmetal/checker/recorder.h"
+
+/* False: Python answers with False.  Steals `values`; NULL: an exception is set. */
+static bool
+tell(call_python_name name, PyObject *values)
+{
+    PyObject *result = values == NULL ? NULL : call_python(name, values, NULL);
+    bool is_true = result != Py_False; /* also if nobody could be told */
+    PyErr_Clear();
+    Py_XDECREF(result);
+    Py_XDECREF(values);
+    return is_true;
+}
+
+/* None, or what a memory is; `facts` are its argument's, or NULL. */
+static PyObject *
+make_memory(const soft_found_memory *memory, const soft_argument_facts *facts)
+{
+    if (!memory->is_known) {
+        return Py_NewRef(Py_None);
+    }
+    return Py_BuildValue("{s:s,s:z,s:I,s:n,s:I,s:I}", "kind",
+                         memory->is_variable ? "threadgroup variable"
+                         : memory->is_device ? "buffer"
+                                             : "threadgroup argument",
+                         "name", facts == NULL ? NULL : facts->name, "index", memory->number,
+                         "nbytes", (Py_ssize_t)memory->nbytes, "item_nbytes",
+                         facts == NULL ? 0 : facts->nbytes, "data_type",
+                         facts == NULL ? 0 : facts->data_type);
+}
+
+/* [(line, thread, threadgroup, does it write)] */
+static PyObject *
+make_places(const soft_recorded_finding *told)
+{
+    const soft_finding *finding = told->finding;
+    PyObject *places = PyList_New(finding->count);
+    for (int i = 0; places != NULL && i < finding->count; i++) {
+        const soft_at *at = &finding->at[i];
+        PyObject *place =
+            Py_BuildValue("(N(III)(III)O)",
+                          PyUnicode_DecodeUTF8(told->lines[i],
+                                               (Py_ssize_t)strlen(told->lines[i]), "replace"),
+                          at->thread[0], at->thread[1], at->thread[2], at->group[0],
+                          at->group[1], at->group[2],
+                          finding->is_write[i] ? Py_True : Py_False);
+        if (place == NULL) {
+            Py_CLEAR(places);
+            break;
+        }
+        PyList_SET_ITEM(places, i, place);
+    }
+    return places;
+}
+
+static bool
+tell_finding(const soft_recorded_finding *told)
+{
+    softmetal_turn turn;
+    if (!softmetal_turn_begin(&turn)) {
+        return true; /* unreached: nobody asks then */
+    }
+    const soft_finding *finding = told->finding;
+    const soft_found_memory *memory = &finding->memory;
+    bool is_news =
+        tell(CALL_REPORT_FINDING,
+             Py_BuildValue("{s:s,s:N,s:s,s:s,s:N,s:N,s:L,s:n,s:K,s:K,s:K,s:O}", "kernel",
+                           told->kernel, "image", PyUnicode_DecodeFSDefault(told->image_path),
+                           "kind", soft_found_word(finding->kind), "text", told->text, "places",
+                           make_places(told), "memory",
+                           make_memory(memory, soft_found_facts(told->image, memory)), "offset",
+                           (long long)finding->offset, "nbytes", (Py_ssize_t)finding->nbytes,
+                           "first", (unsigned long long)finding->first, "second",
+                           (unsigned long long)finding->second, "times",
+                           (unsigned long long)finding->times, "silenced",
+                           told->is_silenced ? Py_True : Py_False));
+    softmetal_turn_end(&turn);
+    return is_news;
+}
+
+/* [(kind, index, name, nbytes, nbytes of an item, MTLDataType)] of what is bound */
+static PyObject *
+make_arguments(const soft_recorded_launch *told)
+{
+    PyObject *arguments = PyList_New(0);
+    for (uint32_t i = 0; arguments != NULL && i < told->image->argument_count; i++) {
+        const soft_argument_facts *facts = &told->image->arguments[i];
+        bool is_buffer = facts->kind == SOFT_ARGUMENT_BUFFER;
+        if (is_buffer && told->launch->buffers[facts->index] == NULL) {
+            continue;
+        }
+        uint64_t nbytes = is_buffer ? told->launch->buffer_nbytes[facts->index]
+                                    : told->launch->threadgroup_nbytes[facts->index];
+        PyObject *argument =
+            Py_BuildValue("(sIsKII)", is_buffer ? "buffer" : "threadgroup",
+                          (unsigned)facts->index, facts->name, (unsigned long long)nbytes,
+                          facts->nbytes, facts->data_type);
+        if (argument == NULL || PyList_Append(arguments, argument) < 0) {
+            Py_CLEAR(arguments);
+        }
+        Py_XDECREF(argument);
+    }
+    return arguments;
+}
+
+static void
+tell_launch(const soft_recorded_launch *told)
+{
+    softmetal_turn turn;
+    if (!softmetal_turn_begin(&turn)) {
+        return; /* unreached: nobody asks then */
+    }
+    const soft_u32 *grid = told->launch->grid, *group = told->launch->group;
+    (void)tell(CALL_REPORT_LAUNCH,
+               Py_BuildValue("{s:s,s:N,s:O,s:O,s:(III),s:(III),s:d,s:N}", "kernel",
+                             told->kernel, "image", PyUnicode_DecodeFSDefault(told->image_path),
+                             "checked", told->image->is_checked ? Py_True : Py_False, "done",
+                             told->is_done ? Py_True : Py_False, "grid", grid[0], grid[1],
+                             grid[2], "group", group[0], group[1], group[2], "seconds",
+                             (double)told->ns / 1e9, "arguments", make_arguments(told)));
+    softmetal_turn_end(&turn);
+}
+
+static PyObject *
+record(PyObject *Py_UNUSED(module), PyObject *value)
+{
+    static const softmetal_recorder recorder = {tell_finding, tell_launch};
+    int is_on = PyObject_IsTrue(value);
+    if (is_on < 0) {
+        return NULL;
+    }
+    softmetal_set_recorder(is_on ? &recorder : NULL);
+    Py_RETURN_NONE;
+}
+
+PyMethodDef softmetal_record_functions[] = {
+    {"_softmetal_record", record, METH_O,
+     PyDoc_STR("_softmetal_record($module, on, /)\n--\n\n"
+               "Tell metal_dlpack.report.recording of each launch and finding, or nobody.")},
+    {NULL, NULL, 0, NULL},
+};
+#else
+PyMethodDef softmetal_record_functions[] = {{NULL, NULL, 0, NULL}};
+#endif

@@ -1,0 +1,201 @@
+/* finding.c: see finding.h.  Each sentence stands here once. */
+#include "softmetal/checker/finding.h"
+
+#include <stdio.h>
+
+#include "softmetal/fiber.h"
+
+#define NAME_NBYTES 160
+
+#define AS_WORD(name, word) word,
+static const char *const words[] = {SOFT_FOUND_LIST(AS_WORD)};
+#undef AS_WORD
+
+const char *
+soft_found_word(soft_found kind)
+{
+    return words[kind];
+}
+
+const soft_argument_facts *
+soft_facts_find(const soft_image *image, soft_argument_kind kind, uint32_t index)
+{
+    for (uint32_t i = 0; i < image->argument_count; i++) {
+        if (image->arguments[i].kind == kind && image->arguments[i].index == index) {
+            return &image->arguments[i];
+        }
+    }
+    return NULL;
+}
+
+const soft_argument_facts *
+soft_found_facts(const soft_image *image, const soft_found_memory *memory)
+{
+    if (!memory->is_known || memory->is_variable) {
+        return NULL;
+    }
+    return soft_facts_find(image,
+                           memory->is_device ? SOFT_ARGUMENT_BUFFER : SOFT_ARGUMENT_THREADGROUP,
+                           memory->number);
+}
+
+/* "buffer 1 (y)" */
+static void
+name_memory(const soft_found_memory *memory, const soft_image *image, char text[NAME_NBYTES])
+{
+    if (memory->is_variable) {
+        snprintf(text, NAME_NBYTES, "a threadgroup variable");
+        return;
+    }
+    const soft_argument_facts *facts = soft_found_facts(image, memory);
+    snprintf(text, NAME_NBYTES, "%s %u (%.100s)",
+             memory->is_device ? "buffer" : "threadgroup argument", memory->number,
+             facts == NULL ? "?" : facts->name);
+}
+
+/* "byte 4000", "bytes 4000 to 4003" */
+static void
+name_bytes(int64_t first, size_t nbytes, char *text, size_t size)
+{
+    if (nbytes == 1) {
+        snprintf(text, size, "byte %lld", (long long)first);
+    }
+    else {
+        snprintf(text, size, "bytes %lld to %lld", (long long)first,
+                 (long long)(first + (int64_t)nbytes - 1));
+    }
+}
+
+static void
+describe_access(const soft_finding *finding, const char *name, char text[SOFT_TEXT_NBYTES])
+{
+    const char *does = finding->is_write[0] ? "a thread writes" : "a thread reads";
+    char bytes[64];
+    switch (finding->kind) {
+    case SOFT_FOUND_CONST:
+        snprintf(text, SOFT_TEXT_NBYTES, "%s %s, which it declares const", does, name);
+        break;
+    case SOFT_FOUND_OUTSIDE:
+        name_bytes(finding->offset, finding->nbytes, bytes, sizeof bytes);
+        snprintf(text, SOFT_TEXT_NBYTES, "%s outside its memory: %s of %s, which has %zu bytes",
+                 does, bytes, name, finding->memory.nbytes);
+        break;
+    case SOFT_FOUND_NULL:
+        snprintf(text, SOFT_TEXT_NBYTES, "%s through a null pointer", does);
+        break;
+    default:
+        snprintf(text, SOFT_TEXT_NBYTES,
+                 "%s outside its memory: %zu bytes at 0x%zx are none of its buffers'", does,
+                 finding->nbytes, (size_t)finding->first);
+    }
+}
+
+static void
+describe_misaligned(const soft_finding *finding, const char *name, char text[SOFT_TEXT_NBYTES])
+{
+    char where[NAME_NBYTES + 30] = "memory of its own";
+    if (finding->memory.is_known) {
+        snprintf(where, sizeof where, "byte %zu of %s", (size_t)finding->offset, name);
+    }
+    snprintf(
+        text, SOFT_TEXT_NBYTES,
+        "a thread uses %s by a type that lies at multiples of %zu bytes: the address is %zu "
+        "past one",
+        where, (size_t)finding->second, (size_t)finding->first);
+}
+
+static void
+describe_race(const soft_finding *finding, const char *name, char text[SOFT_TEXT_NBYTES])
+{
+    bool both_write = finding->is_write[0] && finding->is_write[1];
+    const char *who =
+        finding->kind == SOFT_FOUND_RACE
+            ? (both_write ? "two threads write" : "one thread writes and another reads")
+            : (both_write ? "threads of two threadgroups write"
+                          : "a thread writes and one of another threadgroup reads");
+    snprintf(text, SOFT_TEXT_NBYTES, "%s byte %zu of %s with nothing between them%s", who,
+             (size_t)finding->offset, name,
+             finding->is_mixed ? ", and only one of them is atomic" : "");
+}
+
+/* One thread waits, and another does not wait there. */
+static void
+describe_divergence(const soft_finding *finding, char text[SOFT_TEXT_NBYTES])
+{
+    bool is_barrier = finding->kind == SOFT_FOUND_BARRIER;
+    if (finding->has_returned) {
+        snprintf(text, SOFT_TEXT_NBYTES,
+                 "a thread waits at %s that thread (%u,%u,%u) never reaches: it has returned",
+                 is_barrier ? "a threadgroup_barrier" : "a place for all lanes of a SIMD-group",
+                 finding->returned[0], finding->returned[1], finding->returned[2]);
+    }
+    else {
+        snprintf(text, SOFT_TEXT_NBYTES, "%s",
+                 is_barrier
+                     ? "two threads of a threadgroup wait at different barriers"
+                     : "two threads of a SIMD-group wait at different places, and one of "
+                       "the places is for all lanes");
+    }
+}
+
+static void
+describe_index(const soft_finding *finding, char text[SOFT_TEXT_NBYTES])
+{
+    const char *what = finding->kind == SOFT_FOUND_ARRAY ? "an array" : "a vector";
+    if (finding->second == 0) {
+        snprintf(text, SOFT_TEXT_NBYTES, "a thread passes the end of %s", what);
+    }
+    else {
+        snprintf(text, SOFT_TEXT_NBYTES, "a thread passes the end of %s: index %lld of %llu",
+                 what, (long long)finding->first, (unsigned long long)finding->second);
+    }
+}
+
+void
+soft_finding_describe(const soft_finding *finding, const soft_image *image,
+                      char text[SOFT_TEXT_NBYTES])
+{
+    char name[NAME_NBYTES];
+    name_memory(&finding->memory, image, name);
+    switch (finding->kind) {
+    case SOFT_FOUND_OUTSIDE:
+    case SOFT_FOUND_CONST:
+    case SOFT_FOUND_NULL:
+    case SOFT_FOUND_STRAY: describe_access(finding, name, text); break;
+    case SOFT_FOUND_MISALIGNED: describe_misaligned(finding, name, text); break;
+    case SOFT_FOUND_RACE:
+    case SOFT_FOUND_GROUP_RACE: describe_race(finding, name, text); break;
+    case SOFT_FOUND_UNWRITTEN:
+        snprintf(
+            text, SOFT_TEXT_NBYTES,
+            "a thread reads byte %zu of %s, which no thread of the threadgroup has written",
+            (size_t)finding->offset, name);
+        break;
+    case SOFT_FOUND_BARRIER:
+    case SOFT_FOUND_LANES: describe_divergence(finding, text); break;
+    case SOFT_FOUND_ARRAY:
+    case SOFT_FOUND_VECTOR: describe_index(finding, text); break;
+    case SOFT_FOUND_DIVISION:
+        snprintf(text, SOFT_TEXT_NBYTES, "a thread divides an integer by zero");
+        break;
+    case SOFT_FOUND_SHIFT:
+        snprintf(text, SOFT_TEXT_NBYTES, "a thread shifts a number of %llu bits by %lld",
+                 (unsigned long long)finding->second, (long long)finding->first);
+        break;
+    case SOFT_FOUND_FAULT:
+        snprintf(text, SOFT_TEXT_NBYTES, "a thread touches address 0x%zx, which is no memory",
+                 (size_t)finding->first);
+        break;
+    case SOFT_FOUND_STACK:
+        snprintf(text, SOFT_TEXT_NBYTES,
+                 "a thread's variables need more than the %d bytes of stack that it has here",
+                 SOFT_FIBER_STACK_NBYTES);
+        break;
+    case SOFT_FOUND_OVERDUE:
+        snprintf(text, SOFT_TEXT_NBYTES,
+                 "a thread still runs after %llu s (SOFTMETAL_KERNEL_TIMEOUT)",
+                 (unsigned long long)finding->first);
+        break;
+    default: snprintf(text, SOFT_TEXT_NBYTES, "the checker has no memory left");
+    }
+}
