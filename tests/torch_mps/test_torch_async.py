@@ -211,3 +211,87 @@ def test_latency_that_ends_amid_work_loses_nothing(torch, latency):
     latency(0)
     t.add_(1)
     assert t.tolist() == [2] * 4
+
+
+def test_work_behind_a_wait_of_torch_s_is_there_for_who_comes_later(torch, settings):
+    """Where a wait holds back its own command buffer alone, and what is committed last runs first."""
+    settings(latency_us=3000, wait_scope="commands", seed="last", races=0)
+    for _ in range(8):
+        event, stream = torch.mps.Event(), md.Stream()
+        t, other = torch.zeros(1 << 20, device="mps"), torch.zeros(4, device="mps")
+        torch.mps.synchronize()
+        event.wait()
+        for _ in range(10):
+            t.add_(1)
+        taken = md.from_dlpack(t, stream=stream)
+        md.from_dlpack(other, stream=stream)
+        assert np.asarray(taken.copy(stream=stream))[-1] == 10
+        torch.mps.synchronize()
+
+
+# ---- threads that are held amid what they do ----
+
+HELD = """
+import faulthandler, os, signal
+import numpy as np, torch, metal_dlpack as md
+from metal_dlpack import softmetal
+softmetal.torch_mps()
+event = torch.mps.Event()
+torch.zeros(1, device="mps").cpu()  # the GPU has its thread
+"""
+
+
+def run_held(code, latency_us):
+    done = run_child(HELD + code, SOFTMETAL_LATENCY_US=latency_us, SOFTMETAL_VALIDATION="0")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_bytes_that_arrive_while_it_is_asked_what_is_late_are_not_covered():
+    """Between two of the questions a signal holds the thread, and a hundred frames that its handler writes down."""
+    run_held(
+        """
+def play():
+    signal.setitimer(signal.ITIMER_REAL, 0.0002, 0.0002)
+    for _ in range(500):
+        t = torch.zeros(8, device="mps")
+        for _ in range(20):
+            t.add_(1)
+        event.record()
+        seen = torch.stack([t.clone() for _ in range(12)]).tolist()
+        assert seen == [[20] * 8] * 12, seen
+
+def go_deep(frames):
+    return go_deep(frames - 1) if frames else play()
+
+faulthandler.register(signal.SIGALRM, file=open(os.devnull, "w"), all_threads=False)
+go_deep(100)
+os._exit(0)  # whatever signal is on its way
+""",
+        latency_us="20",
+    )
+
+
+def test_bytes_that_are_here_are_not_laid_over_what_the_cpu_writes_then():
+    """An event tells the CPU of them before the GPU tells torch that the command buffer is complete.
+
+    Both threads have one core, and the GPU's gives way: it is held as soon as the event wakes the CPU.
+    """
+    run_held(
+        """
+os.sched_setaffinity(0, {os.sched_getaffinity(0).pop()})
+for thread in map(int, os.listdir("/proc/self/task")):
+    os.sched_setaffinity(thread, os.sched_getaffinity(0))
+    if thread != os.getpid():
+        os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
+a = md.zeros(8)
+t, view = torch.from_dlpack(a), np.from_dlpack(a.host)
+for number in range(10):
+    t.add_(1)
+    event.record()
+    event.synchronize()
+    view[0] = 100 * number
+    seen = t[:1].clone().item()
+    assert seen == 100 * number, (seen, number)
+""",
+        latency_us="50",
+    )

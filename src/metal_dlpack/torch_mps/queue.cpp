@@ -74,6 +74,7 @@ struct Queue {
     uint64_t committed; // the event's value behind the last one
     size_t uses;        // of the open command buffer
     bool has_foreign;   // somebody else has encoded on it: it may wait for anything
+    bool has_wait;      // the open command buffer has one, or the one before it had
     Moment known;       // what its next command comes behind, of other streams
     // both behind arrival_lock
     uint64_t completed; // behind it, as the next
@@ -81,6 +82,7 @@ struct Queue {
 
     int stream() const;
     void open();
+    void keep_order();
     void commit();
     bool may_wait();
 };
@@ -198,6 +200,20 @@ Queue::open()
                     "The software Metal gives no command buffer for torch's mps; there may be "
                     "too many threads, or the queue is full of work that waits.");
         kept = new Kept{};
+        keep_order();
+    }
+}
+
+// Torch takes it that what waits holds back all behind it.  Metal may hold back the one command buffer alone.
+void
+Queue::keep_order()
+{
+    if (has_wait) {
+        std::lock_guard<std::mutex> guard(arrival_lock);
+        has_wait = completed < committed;
+    }
+    if (has_wait) {
+        metal->encode_wait(commands, done_event, committed);
     }
 }
 
@@ -593,6 +609,7 @@ event_block(uint32_t id, int stream)
     Queue &queue = queues[stream];
     queue.open();
     metal->encode_wait(queue.commands, event->event, event->value);
+    queue.has_wait = true;
     for (size_t other = 0; other < stream_count; other++) {
         queue.known[other] = std::max(queue.known[other], event->moment[other]);
         if (follows_foreign(queues[other], event->moment[other])) {
@@ -646,7 +663,7 @@ get_command_buffer()
     std::lock_guard<std::recursive_mutex> outer(encoding);
     Queue &queue = current_queue();
     queue.open();
-    queue.has_foreign = true;
+    queue.has_foreign = queue.has_wait = true;
     return queue.commands;
 }
 
