@@ -83,10 +83,11 @@ def configure(**settings: object) -> None:
 def torch_mps(*, float64: bool = False) -> bool:
     """Make torch's mps device compute where there is no Mac: on the CPU, in MTLBuffers of the software Metal.
 
-    Torch's operators, autograd, modules and optimisers run on ``mps`` from now on; ``md.from_dlpack(t)``, an Array's
-    ``host`` and kernels use the same bytes.  Results are those of torch's CPU build.  Before or after ``import torch``,
-    which this does; for the life of the process, and once.  ``python -m metal_dlpack.softmetal script.py`` runs a
-    program with it, the pytest plugin's ``--softmetal-torch`` tests.
+    Torch's operators, autograd, modules and optimisers run on ``mps`` from now on, and kernels of
+    torch.mps.compile_shader; ``md.from_dlpack(t)``, an Array's ``host`` and md.kernel use the same bytes.  Results are
+    those of torch's CPU build.  Before or after ``import torch``, which this does; for the life of the process, and
+    once.  ``python -m metal_dlpack.softmetal script.py`` runs a program with it, the pytest plugin's
+    ``--softmetal-torch`` tests.
 
     Each operator is work on a queue of torch's own.  With ``SOFTMETAL_LATENCY_US`` its bytes arrive later, as on a Mac:
     a missing ``torch.mps.synchronize()`` shows.  With validation on, races with other queues are reported.

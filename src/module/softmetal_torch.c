@@ -7,6 +7,7 @@
 #include "module/module.h"
 
 #ifndef __APPLE__
+#include "kernels/kernel_object.h"
 #include "metal/pool.h"
 #include "metal/storage.h"
 #include "metal_dlpack/torch_mps/metal.h"
@@ -129,6 +130,51 @@ encode_use(void *commands, const metal_range *written, metal_arrive *arrive, voi
     return is_encoded;
 }
 
+static const kernel_parameter *
+find_parameter(const KernelObject *kernel, unsigned index)
+{
+    for (Py_ssize_t i = 0; i < Py_SIZE(kernel); i++) {
+        const kernel_parameter *parameter = &kernel->parameters[i];
+        if (!parameter->is_threadgroup && !parameter->is_unlisted &&
+            parameter->index == index) {
+            return parameter;
+        }
+    }
+    return NULL;
+}
+
+static metal_parameter
+kernel_parameter_at(void *kernel, unsigned index)
+{
+    const kernel_parameter *found = find_parameter(kernel_cast(kernel), index);
+    return found == NULL ? (metal_parameter){false, false, 1}
+                         : (metal_parameter){true, found->is_written, found->alignment};
+}
+
+static bool
+encode_kernel(void *commands, void *kernel, const metal_argument *arguments, int count,
+              const size_t threads[3], const size_t group[3])
+{
+    bridge_argument bound[KERNEL_MOST_BUFFERS];
+    bridge_grid grid = {.size = {threads[0], threads[1], threads[2]},
+                        .group = {group[0], group[1], group[2]}};
+    for (int i = 0; i < count; i++) {
+        const metal_argument *argument = &arguments[i];
+        bound[i] = (bridge_argument){.index = argument->index,
+                                     .buffer = argument->range.handle,
+                                     .offset_bytes = argument->range.offset,
+                                     .bytes = argument->bytes,
+                                     .nbytes = argument->range.nbytes,
+                                     .is_empty = argument->range.nbytes == 0};
+    }
+    bool is_encoded = bridge_encode_kernel(commands, kernel_cast(kernel)->kernel, bound, count,
+                                           &grid) == BRIDGE_OK;
+    if (is_encoded) {
+        softmetal_host_encoded(commands); /* as above */
+    }
+    return is_encoded;
+}
+
 typedef struct completion {
     metal_completed *completed;
     void *context;
@@ -140,10 +186,8 @@ complete(void *context, bridge_commands *commands, bridge_status status,
 {
     completion after = *(completion *)context;
     (void)commands;
-    (void)status;
-    (void)error;
     free(context);
-    after.completed(after.context);
+    after.completed(after.context, status == BRIDGE_OK ? NULL : error->text);
 }
 
 static void
@@ -231,11 +275,11 @@ empty_pool(void)
 }
 
 static const metal_for_torch table = {
-    memory_new,    storage_free_memory, memory_handle, buffer_contents,  buffer_nbytes,
-    queue_new,     commands_new,        encode_use,    commands_commit,  event_new,
-    event_release, encode_signal,       encode_wait,   event_value,      event_wait,
-    is_watching,   bridge_is_forked,    latency_us,    device_allocated, device_recommended,
-    empty_pool,
+    memory_new,       storage_free_memory, memory_handle, buffer_contents,  buffer_nbytes,
+    queue_new,        commands_new,        encode_use,    encode_kernel,    kernel_parameter_at,
+    commands_commit,  event_new,           event_release, encode_signal,    encode_wait,
+    event_value,      event_wait,          is_watching,   bridge_is_forked, latency_us,
+    device_allocated, device_recommended,  empty_pool,
 };
 
 int

@@ -60,9 +60,11 @@ def fill(module):
 
     sys.modules["torchvision"] = None  # torch would take it; one for another torch raises more than ImportError
     softmetal.torch_mps()
+    import torch
     from torch.testing._internal import common_utils
 
     common_utils.MACOS_VERSION = MACOS
+    torch.mps._compile_shader = torch.mps.compile_shader  # its name in 2.6
     subprocess.check_output = partial(_check_output, subprocess.check_output)
     _leave_float64_out()
     lists = _lists_of_operators()

@@ -51,6 +51,9 @@ RACES = {
     "a kernel writes what torch writes": "t.add_(1); add(a, n=1000, stream=s)",
     "an import that says it is ordered": "t.add_(1); md.from_dlpack(t, stream=-1).tolist()",
     "an operator that gives several": "torch.split_with_sizes_copy(ones, [500, 500], out=(t[:500], t[500:])); a.tolist()",
+    "the CPU reads what torch's kernel writes": "lib.twice(t); a.tolist()",
+    "the CPU writes what torch's kernel reads": "lib.copy(ones, t); a[0] = 3",
+    "torch's kernel writes what a stream writes": "a.fill(1, stream=s); lib.twice(t)",
     "a slice": "t[10:20].add_(1); a[19:30].tolist()",
     "an event of what came before": "e.record(); t.add_(1); e.synchronize(); a.tolist()",
 }
@@ -68,6 +71,7 @@ NO_RACES = {
     "torch waits": "a.fill(1, stream=s); a.to(torch).add_(1); torch.mps.synchronize(); a.tolist()",
     "torch gets it": "a.fill(1, stream=s); torch.from_dlpack(a).add_(1); torch.mps.synchronize(); a.tolist()",
     "a kernel on a tensor": "t.add_(1); add(t, n=1000, stream=s); t.add_(1); t.tolist(); a.tolist()",
+    "torch's kernels, operators and a wait": "lib.twice(t); t.add_(1); lib.copy(t, ones); torch.mps.synchronize(); a[0] = 3",
     "other bytes": "t[:500].add_(1); a[500:] = 3",
     "views are made": "a.fill(1, stream=s); t[3:7].view(2, 2); t.t(); t.unbind(); s.synchronize()",
     "what the pool gives again": """
@@ -94,6 +98,10 @@ def test_a_missing_order_is_reported_whatever_the_timing(latency_us):
         softmetal.torch_mps()
         softmetal.configure(validation=1, validation_mode="log", latency_us={latency_us})
         add = md.kernel("kernel void add(device float *x, uint i [[thread_position_in_grid]]) {{ x[i] += 1; }}")
+        lib = torch.mps.compile_shader('''
+            kernel void twice(device float *x, uint i [[thread_position_in_grid]]) {{ x[i] *= 2; }}
+            kernel void copy(device float *to, device const float *from, uint i [[thread_position_in_grid]]) {{ to[i] = from[i]; }}
+        ''')
 
         s = md.Stream()
         def reports(code):

@@ -5,3 +5,4 @@
 #include "operators.cpp"
 #include "queue.cpp"
 #include "refusals.cpp"
+#include "shaders.cpp"

@@ -293,7 +293,9 @@ torch_mps_install(PyObject *module, PyObject *capsule)
     }
     torch_mps::metal = static_cast<const metal_for_torch *>(table);
     torch_mps::install_device();
-    return PyModule_AddFunctions(module, torch_mps::functions);
+    return PyModule_AddFunctions(module, torch_mps::functions) < 0
+               ? -1
+               : PyModule_AddFunctions(module, torch_mps::shader_functions);
 }
 
 TORCH_MPS_EXPORT void

@@ -20,9 +20,25 @@ typedef struct metal_range {
     size_t offset, nbytes;
 } metal_range;
 
+/* A parameter of a kernel that has a buffer. */
+typedef struct metal_parameter {
+    bool is_bound,
+        is_written;   /* not bound: there is none at the index, or the kernel does not use it */
+    size_t alignment; /* of the offset; at least 1 */
+} metal_parameter;
+
+/* What is bound at an index. */
+typedef struct metal_argument {
+    unsigned index;
+    metal_range range; /* the kernel may touch these bytes alone; `nbytes` 0: none */
+    const void
+        *bytes; /* or NULL; else `nbytes` of the range are copied from here, at most 4096 */
+} metal_argument;
+
 /* Called on the queue's thread when the GPU would write: the bytes reach `address`. */
 typedef void metal_arrive(void *context, void *address);
-typedef void metal_completed(void *context);
+/* `failure` is why the work failed, in Metal's words; NULL: it did not. */
+typedef void metal_completed(void *context, const char *failure);
 
 typedef struct metal_for_torch {
     /* ---- memory: shared, of the pool, at a page's beginning ---- */
@@ -44,6 +60,11 @@ typedef struct metal_for_torch {
      * bytes are there) is called when the GPU comes to it.  False: nothing is encoded. */
     bool (*encode_use)(void *commands, const metal_range *written, metal_arrive *arrive,
                        void *context, const metal_range *read, int read_count);
+    /* A kernel with at most 31 arguments; `kernel` is an object of the type Kernel, with whose GIL this is called.
+     * False: nothing is encoded. */
+    bool (*encode_kernel)(void *commands, void *kernel, const metal_argument *arguments,
+                          int count, const size_t threads[3], const size_t group[3]);
+    metal_parameter (*kernel_parameter)(void *kernel, unsigned index);
     /* Takes over `commands`.  `completed` is called on a thread of Metal's, also where the work failed. */
     void (*commands_commit)(void *commands, metal_completed *completed, void *context);
 

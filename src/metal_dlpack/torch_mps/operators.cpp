@@ -236,6 +236,8 @@ Call::only_views() const
            std::none_of(schema.arguments().begin(), schema.arguments().end(), is_written);
 }
 
+} // namespace
+
 metal_range
 range_of(const Tensor &tensor)
 {
@@ -246,6 +248,8 @@ range_of(const Tensor &tensor)
     return {const_cast<void *>(tensor.storage().data()),
             size_t(tensor.storage_offset()) * itemsize, (last + 1) * itemsize};
 }
+
+namespace {
 
 template <typename Work>
 void

@@ -7,6 +7,8 @@ import warnings
 
 from metal_dlpack import _core
 
+from . import shaders
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -23,6 +25,7 @@ def complete(torch: Any) -> None:
     torch._C._mps_maxBufferLength = lambda: _core.default_device().max_buffer_length
     torch._C._accelerator_emptyHostCache = lambda: None  # there is no such cache, and torch does not ask whether
     torch._C._mps_host_alias_storage = _host_alias
+    shaders.install()
     _make_storages(torch)
     if hasattr(torch.mps, "Stream"):
         _make_streams(torch)

@@ -15,6 +15,13 @@
 #include <c10/util/Exception.h>
 #include <pthread.h>
 
+#if __has_include(<c10/metal/error.h>) // after 2.9
+#include <c10/metal/error.h>
+#define TORCH_HAS_KERNEL_ERRORS 1
+#else
+#define TORCH_HAS_KERNEL_ERRORS 0
+#endif
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -64,6 +71,7 @@ struct Kept {
     std::vector<std::shared_ptr<Event>> events;
     int stream;
     uint64_t value;
+    bool has_kernel;
 };
 
 // One of torch's streams, made when it is first used.
@@ -79,12 +87,18 @@ struct Queue {
     // both behind arrival_lock
     uint64_t completed; // behind it, as the next
     uint64_t foreign;   // the last committed value behind which somebody else has encoded
+    std::string *
+        failure; // owned: of the first kernel that failed, until a wait raises it; null: none did
+    void *
+        errors; // owned: memory, where kernels find c10::metal::ErrorMessages; null: none asked
 
     int stream() const;
     void open();
     void keep_order();
     void commit();
     bool may_wait();
+    void raise_failure();
+    void raise_reported();
 };
 
 // None is ever destroyed: at the end of the process a thread of Metal's may still use them.
@@ -123,7 +137,7 @@ forget_locked(const ArrivalRef &arrival)
 
 // On a thread of Metal's, also where the command buffer failed: then its bytes never arrive.
 void
-complete(void *context)
+complete(void *context, const char *failure)
 {
     std::unique_ptr<Kept> over(static_cast<Kept *>(context));
     for (auto &event : over->events) {
@@ -133,8 +147,11 @@ complete(void *context)
     for (auto &arrival : over->arrivals) {
         forget_locked(arrival);
     }
-    uint64_t &completed = queues[over->stream].completed;
-    completed = std::max(completed, over->value);
+    Queue &queue = queues[over->stream];
+    queue.completed = std::max(queue.completed, over->value);
+    if (failure != nullptr && over->has_kernel && queue.failure == nullptr) {
+        queue.failure = new std::string(failure);
+    }
     completed_more.notify_all();
 }
 
@@ -329,6 +346,38 @@ Queue::may_wait()
     return has_foreign || foreign > completed;
 }
 
+void
+Queue::raise_failure()
+{
+    std::unique_ptr<std::string> raised;
+    {
+        std::lock_guard<std::mutex> guard(arrival_lock);
+        raised.reset(std::exchange(failure, nullptr));
+    }
+    TORCH_CHECK(raised == nullptr, *raised);
+}
+
+#if TORCH_HAS_KERNEL_ERRORS
+constexpr size_t errors_nbytes = sizeof(c10::metal::ErrorMessages);
+
+void
+Queue::raise_reported()
+{
+    auto *messages = static_cast<c10::metal::ErrorMessages *>(errors);
+    if (messages != nullptr && __atomic_exchange_n(&messages->count, 0, __ATOMIC_ACQ_REL) > 0) {
+        const c10::metal::ErrorMessage &first = messages->msg[0];
+        throw c10::AcceleratorError({first.func, first.file, first.line}, 1, first.message);
+    }
+}
+#else
+constexpr size_t errors_nbytes = 0;
+
+void
+Queue::raise_reported()
+{
+}
+#endif
+
 } // namespace
 
 // ---- streams ----
@@ -364,6 +413,8 @@ stream_synchronize(int stream)
         metal->event_wait(queue.done_event, value);
         wait_for(queue, value);
     }
+    queue.raise_failure();
+    queue.raise_reported();
 }
 
 // ---- what operators use ----
@@ -489,6 +540,47 @@ queue_use(const std::vector<Use> &written, const std::vector<metal_range> &read)
     if (is_full) {
         catch_up(queue);
     }
+}
+
+namespace {
+
+// Of the stream's error messages; zeros at first.
+metal_argument
+bind_errors(Queue &queue, unsigned index)
+{
+    TORCH_CHECK(errors_nbytes != 0, "error_buf_idx: this torch has no c10/metal/error.h.");
+    if (queue.errors == nullptr) {
+        queue.errors = metal->memory_new(errors_nbytes);
+        TORCH_CHECK(queue.errors != nullptr,
+                    "The software Metal has no room for error messages.");
+        memset(queue.errors, 0, errors_nbytes);
+    }
+    void *handle = metal->memory_handle(queue.errors, errors_nbytes);
+    return {index, {handle, 0, errors_nbytes}, nullptr};
+}
+
+} // namespace
+
+void
+queue_launch(void *kernel, std::vector<metal_argument> arguments, const size_t threads[3],
+             const size_t group[3], int error_index)
+{
+    std::lock_guard<std::recursive_mutex> outer(encoding);
+    Queue &queue = current_queue();
+    queue.open();
+    if (error_index >= 0) {
+        arguments.push_back(bind_errors(queue, unsigned(error_index)));
+    }
+    bool is_encoded = metal->encode_kernel(queue.commands, kernel, arguments.data(),
+                                           int(arguments.size()), threads, group);
+    // Operators do not know what it writes: the next one waits for it.
+    queue.has_foreign = queue.kept->has_kernel = true;
+    queue.uses += 1;
+    if (queue.uses > most_uses) {
+        queue.commit();
+    }
+    TORCH_CHECK(is_encoded,
+                "The software Metal has no room to encode a kernel on torch's mps.");
 }
 
 void

@@ -6,6 +6,7 @@
 //     queue.cpp       the work on torch's queue: what it uses, when its bytes arrive
 //     device.cpp      what torch asks of a device: guard, hooks, random numbers
 //     functions.cpp   the functions of torch._C that a build for a Mac has
+//     shaders.cpp     a kernel of torch.mps.compile_shader: what a call binds
 //
 // Threads: any, with or without the GIL, as torch calls its operators.
 #pragma once
@@ -31,6 +32,7 @@ class OperatorHandle;
 namespace torch {
 class Library;
 }
+struct PyMethodDef;
 
 namespace torch_mps {
 
@@ -44,6 +46,8 @@ extern bool allows_float64;
 // arguments.
 void compute(const c10::OperatorHandle &op, torch::jit::Stack *stack);
 void compute_sparse(const c10::OperatorHandle &op, torch::jit::Stack *stack);
+// From the first item to the last; a tensor with items.
+metal_range range_of(const at::Tensor &tensor);
 
 // ---- refusals.cpp ----
 
@@ -107,9 +111,14 @@ ShadowRef shadow_of_result(const c10::Storage &cpu);
 bool queue_is_recording(); // uses are to be told
 // Behind all that was told before.  What is written with a shadow arrives when the queue comes to it.
 void queue_use(const std::vector<Use> &written, const std::vector<metal_range> &read);
+// A kernel on the current stream; `kernel` is a Kernel object.  `error_index` is where it finds the stream's
+// c10::metal::ErrorMessages; -1: nowhere.
+void queue_launch(void *kernel, std::vector<metal_argument> arguments, const size_t threads[3],
+                  const size_t group[3], int error_index);
 // What torch was asked for on the calling thread's current stream; or on all of them.
 void queue_commit();
 void queue_commit_all();
+// These raise what a kernel reported, and why one failed.
 void queue_synchronize();
 void queue_synchronize_all();
 void queue_let_go(); // the same, and no command buffer keeps memory any more
@@ -127,6 +136,10 @@ void event_block(uint32_t id, int stream);
 bool event_query(uint32_t id);
 void event_synchronize(uint32_t id);
 double event_elapsed_ms(uint32_t from, uint32_t to);
+
+// ---- shaders.cpp ----
+
+extern PyMethodDef shader_functions[]; // of torch._C; shaders.py calls them
 
 // ---- device.cpp ----
 
