@@ -7,6 +7,9 @@
 #include "module/module.h"
 
 #ifndef __APPLE__
+#include <stdlib.h>
+#include <string.h>
+
 #include "module/softmetal_turn.h"
 #include "python/call_python.h"
 #include "softmetal/checker/recorder.h"
@@ -144,7 +147,36 @@ record(PyObject *Py_UNUSED(module), PyObject *value)
     Py_RETURN_NONE;
 }
 
+/* Atomic, once a process. */
+static int exit_status;
+
+/* After Python's own end: what C registered for exit runs as ever, once. */
+static void
+end_process(void)
+{
+    exit(exit_status);
+}
+
+static PyObject *
+exit_with(PyObject *Py_UNUSED(module), PyObject *value)
+{
+    long status = PyLong_AsLong(value);
+    if (status == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    if (exit_status == 0 && status != 0 && Py_AtExit(end_process) < 0) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "_softmetal_exit_with: Py_AtExit has no room left.");
+        return NULL;
+    }
+    exit_status = (int)status;
+    Py_RETURN_NONE;
+}
+
 PyMethodDef softmetal_record_functions[] = {
+    {"_softmetal_exit_with", exit_with, METH_O,
+     PyDoc_STR("_softmetal_exit_with($module, status, /)\n--\n\n"
+               "Let a process whose Python ends by itself have this exit status.")},
     {"_softmetal_record", record, METH_O,
      PyDoc_STR("_softmetal_record($module, on, /)\n--\n\n"
                "Tell metal_dlpack.report.recording of each launch and finding, or nobody.")},

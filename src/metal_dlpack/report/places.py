@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import linecache
 import os
+from collections.abc import Callable
 from typing import NamedTuple
 
 from metal_dlpack.msl import for_softmetal
@@ -22,15 +23,20 @@ class Said(NamedTuple):
     is_near: bool  # of a neighbour: the instruction was moved
 
 
+#: Lines above and below that a report shows.
+CONTEXT = 2
+
+
 class Place(NamedTuple):
-    """Where a line of a kernel is: `file` is None where it is in no file, and then it is line `line` of the text."""
+    """Where a line of a kernel is: `file` is None where it is in no file, and then `line` is that of the text."""
 
     file: str | None
     line: int
-    column: int
+    column: int  # 0: not known
     is_near: bool
-    name: str  # of the source, as the compiler knows it
-    text: str  # the line
+    name: str  # of the source, as the compiler knows it ...
+    own_line: int  # ... and the line there
+    context: tuple[tuple[int, str], ...]  # (line, its text) from CONTEXT lines above to as many below
 
 
 def parse(row: str) -> Said | None:
@@ -47,14 +53,29 @@ def find(image: str, row: str) -> Place | None:
     said = parse(row)
     if said is None:
         return None
+    own = source_lines(image, said.file)
     here = of_the_user(image, said.file, said.line)
     if here is None:
-        text = source_lines(image, said.file).get(said.line, "")
-        return Place(None, said.line, said.column, said.is_near, said.file, text.strip())
+        context = _around(said.line, lambda number: own.get(number))
+        return Place(None, said.line, said.column, said.is_near, said.file, said.line, context)
     file, line = here
-    # The columns of a literal in Python are others, but of a `.metal` file.
-    text = linecache.getline(file, line).strip() or source_lines(image, said.file).get(said.line, "").strip()
-    return Place(file, line, said.column, said.is_near, said.file, text)
+    lines = linecache.getlines(file)
+    text = lines[line - 1] if line <= len(lines) else ""
+    column = _column(text, own.get(said.line, text), said.column)
+    context = _around(line, lambda number: lines[number - 1].rstrip("\n") if 0 < number <= len(lines) else None)
+    return Place(file, line, column, said.is_near, said.file, said.line, context)
+
+
+def _around(line: int, text_of: Callable[[int], str | None]) -> tuple[tuple[int, str], ...]:
+    texts = [(number, text_of(number)) for number in range(line - CONTEXT, line + CONTEXT + 1)]
+    return tuple((number, text) for number, text in texts if text is not None)
+
+
+def _column(text: str, own: str, column: int) -> int:
+    """A column of a line of a kernel in the line of a file: a literal may be indented, or something else altogether."""
+    indent = len(own) - len(own.lstrip())
+    at = text.find(own.strip())
+    return at + column - indent if own.strip() and at >= 0 and column > indent else 0
 
 
 def of_the_user(image: str, file: str, line: int) -> tuple[str, int] | None:

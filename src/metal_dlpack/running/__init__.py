@@ -7,7 +7,7 @@ mlx.core.
 from __future__ import annotations
 
 import functools
-import importlib.util
+import importlib
 import os
 import sys
 
@@ -26,9 +26,12 @@ CHECK = "SOFTMETAL_KERNEL_CHECK"
 
 
 def check_kernels() -> None:
-    """Check the kernels that are made from now on, in this process and in those that it starts."""
-    os.environ[CHECK] = "1"
-    _core._softmetal_set(CHECK, "1")
+    """Check the kernels that are made from now on, in this process and in those that it starts.
+
+    A launch that can go on to its end does not fail for what is found: the program goes on too.
+    """
+    os.environ[CHECK] = "report"
+    _core._softmetal_set(CHECK, "report")
 
 
 def _switch_on_torch() -> None:
@@ -38,8 +41,8 @@ def _switch_on_torch() -> None:
 
 
 def _switch_on_mlx() -> None:
-    if importlib.util.find_spec("metal_dlpack.mlx_kernels") is not None:
-        importlib.import_module("metal_dlpack.mlx_kernels").switch_on()
+    # By its name: softmetal is what runs this room as a program.
+    importlib.import_module("metal_dlpack.softmetal").mlx_kernels()
 
 
 #: By the module whose import shows that a program wants it.

@@ -13,27 +13,64 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType, TracebackType
 
-USAGE = "usage: python -m metal_dlpack.softmetal [--torch] [--check] (SCRIPT | -m MODULE) [ARGUMENT ...]"
+    from .reporting import Reporting
+
+USAGE = """\
+usage: python -m metal_dlpack.softmetal [OPTION ...] (SCRIPT | -m MODULE) [ARGUMENT ...]
+
+  --torch          torch's mps device computes; it does so without this too
+  --check          look at each access of each kernel; at the end say what was found, and exit with 1
+  --report FILE    --check, and write what ran and what was found: FILE.html, FILE.json or FILE.sarif
+  --benign FILE    findings that are meant so: a line for each, KERNEL:LINE REASON"""
 #: Before the program's name; all behind it is the program's.
 FLAGS = {"--torch", "--check"}
+WITH_VALUE = {"--report", "--benign"}
+
+
+class _Options:
+    def __init__(self) -> None:
+        self.flags: set[str] = set()
+        self.values: dict[str, list[str]] = {name: [] for name in WITH_VALUE}
+
+    def take_from(self, arguments: list[str]) -> list[str] | None:
+        """What is left: the program's; None: an option lacks its value."""
+        rest = list(arguments)
+        while rest:
+            name, equals, value = rest[0].partition("=")
+            if rest[0] in FLAGS:
+                self.flags.add(rest.pop(0))
+            elif name in WITH_VALUE and equals:
+                self.values[name].append(value)
+                rest.pop(0)
+            elif name in WITH_VALUE:
+                if len(rest) < 2:
+                    return None
+                self.values[name].append(rest[1])
+                del rest[:2]
+            else:
+                break
+        return rest
+
+    @property
+    def checks(self) -> bool:
+        return "--check" in self.flags or any(self.values.values())
 
 
 def main(arguments: list[str]) -> int | None:
     """Run a script or a module as Python does; None: it has run."""
-    flags = set()
-    while arguments[:1] and arguments[0] in FLAGS:
-        flags.add(arguments[0])  # --torch is what there always is
-        arguments = arguments[1:]
-    is_module = arguments[:1] == ["-m"]
-    program = arguments[1:] if is_module else arguments
+    options = _Options()
+    rest = options.take_from(arguments)
+    is_module = rest is not None and rest[:1] == ["-m"]
+    program = rest[1:] if rest and is_module else rest
     if not program or program[0].startswith("-"):
-        print(USAGE, file=sys.stdout if "--help" in program[:1] else sys.stderr)
-        return 0 if "--help" in program[:1] else 2
+        print(USAGE, file=sys.stdout if program and "--help" in program[:1] else sys.stderr)
+        return 0 if program and "--help" in program[:1] else 2
     if not is_module and not os.path.exists(program[0]):
         print(f"{sys.executable}: can't open file {os.path.abspath(program[0])!r}: no such file", file=sys.stderr)
         return 2
-    if "--check" in flags:
-        check_kernels()
+    reporting = None
+    if options.checks and (reporting := _begun(options)) is None:
+        return 2
     switch_on_when_imported()
     sys.argv[:] = program
     module = sys.modules["__main__"] = types.ModuleType("__main__")  # until the process ends, as exit handlers expect
@@ -44,9 +81,37 @@ def main(arguments: list[str]) -> int | None:
         else:
             _run_script(program[0], module)
     except BaseException as error:
+        if reporting is not None:
+            reporting.status = _status_of(error)
         _show_without_us(error)
         raise
     return None
+
+
+def _begun(options: _Options) -> Reporting | None:
+    """None: it cannot be done, and stderr says why."""
+    if sys.platform == "darwin":
+        print(
+            "--check, --report and --benign need the software Metal; on a Mac kernels run on its GPU.", file=sys.stderr
+        )
+        return None
+    from . import reporting
+
+    paths = options.values["--report"]
+    if (why := reporting.refusal(paths, options.values["--benign"])) is not None:
+        print(why, file=sys.stderr)
+        return None
+    check_kernels()
+    begun = reporting.Reporting(paths)
+    begun.begin()
+    return begun
+
+
+def _status_of(error: BaseException) -> int:
+    """As Python exits for it; whatever is not 0 is the program's own."""
+    if not isinstance(error, SystemExit):
+        return 1
+    return 0 if error.code is None or error.code == 0 else 1
 
 
 def _run_script(path: str, module: ModuleType) -> None:

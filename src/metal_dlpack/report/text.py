@@ -1,0 +1,147 @@
+"""A report for a terminal."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from .building import Report
+
+MOST_KERNELS = 20
+
+
+def text_of(report: Report) -> str:
+    """Lines that begin with what was found last, so that it stands where one looks."""
+    return "\n".join(_lines(report)) + "\n"
+
+
+def _lines(report: Report) -> Iterator[str]:
+    found = [one for one in report["findings"] if one["silenced"] is None]
+    silenced = [one for one in report["findings"] if one["silenced"] is not None]
+    yield f"softmetal: {summary(report)}"
+    yield from _kernels(report["kernels"])
+    for number, finding in enumerate(found, 1):
+        yield ""
+        yield from _finding(report, number, finding)
+    if silenced:
+        yield ""
+        yield f"silenced: {len(silenced)}"
+        for finding in silenced:
+            silence = finding["silenced"]
+            yield f"  {where(report, finding['accesses'][0])}: {finding['kind']} in {', '.join(finding['kernels'])}"
+            yield f"      {silence['where']}: {silence['reason']}"
+    for silence in report["refused_silences"]:
+        yield f"{silence['where']}: `softmetal: benign` has no reason and silences nothing; write one behind it."
+    for silence in report["unused_silences"]:
+        yield f"{silence['where']}: nothing was found there, so this silence is not needed: {silence['reason']}"
+    if report["lost"]:
+        yield f"There were too many kernels or findings: {report['lost']:,} are not in this report."
+
+
+def summary(report: Report) -> str:
+    """ "3 kernels, 12 launches, 4,096 threads, 0.12 s; 1 finding, 2 silenced"."""
+    kernels = report["kernels"]
+    found = sum(one["silenced"] is None for one in report["findings"])
+    silenced = len(report["findings"]) - found
+    seconds = sum(one["seconds"] for one in kernels)
+    return (
+        f"{counted(len(kernels), 'kernel')}, {counted(sum(one['launches'] for one in kernels), 'launch', 'launches')}, "
+        f"{counted(sum(one['threads'] for one in kernels), 'thread')}, {seconds:.2f} s; {counted(found, 'finding')}"
+        + (f", {silenced:,} silenced" if silenced else "")
+    )
+
+
+def counted(count: int, one: str, more: str | None = None) -> str:
+    """ "1 launch", "2,000 launches"."""
+    return f"{count:,} {one if count == 1 else more or one + 's'}"
+
+
+def _kernels(kernels: list[dict[str, Any]]) -> Iterator[str]:
+    width = max((len(one["name"]) for one in kernels[:MOST_KERNELS]), default=0)
+    for one in kernels[:MOST_KERNELS]:
+        yield (
+            f"  {one['name']:<{width}}  {one['launches']:>7,} x  {one['threads']:>13,} threads"
+            f"  {one['seconds']:>9.3f} s"
+            + ("" if one["checked"] else "  not checked")
+            + (f"  {one['stopped']:,} failed" if one["stopped"] else "")
+        )
+    if len(kernels) > MOST_KERNELS:
+        yield f"  ... and {len(kernels) - MOST_KERNELS:,} more"
+
+
+def _finding(report: Report, number: int, finding: dict[str, Any]) -> Iterator[str]:
+    yield f"{number}. {finding['kind']}: {finding['text']}"
+    for access in finding["accesses"]:
+        yield f"   {where(report, access)}: {who(access)}"
+        if (code := line_of(access)) is not None:
+            yield f"       {code.strip()}"
+    for fact in facts(finding):
+        yield f"   {fact}"
+
+
+def where(report: Report, access: dict[str, Any]) -> str:
+    """ "file.py:12:5", or that the line is in no file."""
+    near = "near " if access["near"] else ""
+    if access["file"] is None:
+        if access["source_line"] == 0:
+            return str(access["source"])
+        return f"{near}line {access['source_line']} of the kernel's source ({access['source']})"
+    column = f":{access['column']}" if access["column"] else ""
+    return f"{near}{shown(report, access['file'])}:{access['line']}{column}"
+
+
+def shown(report: Report, file: str) -> str:
+    """A file's name from the working folder, where that is shorter."""
+    path = os.path.join(report["root"], file)
+    relative = os.path.relpath(path)
+    return relative if len(relative) < len(path) else path
+
+
+def who(access: dict[str, Any]) -> str:
+    """ "thread (1,0,0) of threadgroup (0,0,0) writes"."""
+    does = "is here" if access["does"] == "is" else access["does"]
+    return f"thread {triple(access['thread'])} of threadgroup {triple(access['threadgroup'])} {does}"
+
+
+def triple(numbers: list[int]) -> str:
+    """ "(1,0,0)"."""
+    return f"({','.join(map(str, numbers))})"
+
+
+def line_of(access: dict[str, Any]) -> str | None:
+    """The line itself; None: it is not known."""
+    return next((text for number, text in access["context"] if number == access["line"]), None)
+
+
+def facts(finding: dict[str, Any]) -> Iterator[str]:
+    """What else is known of it, a sentence each."""
+    memory = finding["memory"]
+    if memory is not None:
+        item = ""
+        if finding["item"] is not None:
+            kind = memory["type"] or f"{memory['item_nbytes']} bytes"
+            item = f", item {finding['item']:,} ({kind}) of {memory['nbytes'] // memory['item_nbytes']:,}"
+        yield f"byte {finding['offset']:,} of {memory['nbytes']:,}{item}"
+    if finding["numbers"]:
+        yield ", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in finding["numbers"].items())
+    times = f", {finding['times']:,} times" if finding["times"] > finding["launches"] else ""
+    yield (
+        f"in {', '.join(finding['kernels'])}: {counted(finding['launches'], 'launch', 'launches')}{times}"
+        + (
+            f"; the first with grid {triple(finding['grid'])}, group {triple(finding['group'])}"
+            if finding["grid"]
+            else ""
+        )
+    )
+    if finding["arguments"]:
+        yield "arguments: " + ", ".join(argument(one) for one in finding["arguments"])
+
+
+def argument(one: dict[str, Any]) -> str:
+    """ "x float32 (4, 8)"."""
+    if one["shape"] is not None:
+        return f"{one['name']} {one['dtype']} ({', '.join(map(str, one['shape']))}{',' * (len(one['shape']) == 1)})"
+    if one["type"] is not None and one["item_nbytes"]:
+        return f"{one['name']} {one['type']}[{one['nbytes'] // one['item_nbytes']:,}]"
+    return f"{one['name']} {one['nbytes']:,} bytes"

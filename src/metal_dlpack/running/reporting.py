@@ -1,0 +1,83 @@
+"""The report of a program: begun before it runs, printed and written when its process ends, however that is.
+
+It is made behind the program's own exit handlers.  A process that is killed, or ends by a fault, makes none; what was
+found stands on stderr since it was found.  A forked child makes none either: kernels do not run there.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+
+from metal_dlpack import _core, report
+from metal_dlpack.report import files, silences
+from metal_dlpack.report import text as words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import NoReturn
+
+#: So long the end waits for kernels that still run.
+IDLE_MS = 10_000
+
+
+class Reporting:
+    """Of this process; there is one."""
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self.paths = [os.path.abspath(path) for path in paths]  # the program may go to another folder
+        self.status = 0  # the program's own
+        self._process = os.getpid()
+        self._has_ended = False
+
+    def begin(self) -> None:
+        """From now on what runs is recorded.  Call it before the program registers exit handlers: they run before."""
+        report.start()
+        atexit.register(self._at_exit)
+        leave = os._exit
+
+        def end_at_once(status: int) -> NoReturn:
+            leave(status or self.end())
+
+        os._exit = end_at_once
+
+    def _at_exit(self) -> None:
+        status = self.end()
+        if status and not self.status:
+            _core._softmetal_exit_with(status)
+
+    def end(self) -> int:
+        """Print and write the report, once; 1 if something was found, or it could not be written."""
+        if self._has_ended or os.getpid() != self._process:
+            return 0
+        self._has_ended = True
+        _core._softmetal_wait_idle(IDLE_MS)
+        result = report.end()
+        status = int(report.is_found(result))
+        sys.stdout and sys.stdout.flush()  # what the program printed stands above
+        print(words.text_of(result), end="", file=sys.stderr, flush=True)
+        for path in self.paths:
+            try:
+                files.write(result, path)
+            except OSError as error:
+                print(f"softmetal: the report cannot be written to {path}: {error.strerror}.", file=sys.stderr)
+                status = 1
+        return status
+
+
+def refusal(paths: Iterable[str], benign: Iterable[str]) -> str | None:
+    """Why these options cannot be carried out; None: they can, and the lists of silences are read."""
+    for path in paths:
+        if (why := files.refusal(path)) is not None:
+            return f"--report: {why}"
+    for path in benign:
+        try:
+            with open(path, encoding="utf-8") as file:
+                silences.read(file.read(), path)
+        except (OSError, UnicodeDecodeError) as error:
+            return f"--benign: {path} cannot be read: {getattr(error, 'strerror', None) or error}."
+        except ValueError as error:
+            return f"--benign: {error}"
+    return None
