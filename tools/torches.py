@@ -46,7 +46,8 @@ def said_by(python: Path, code: str) -> str:
 
 def install(python: Path, *packages: str, deps: bool = False) -> None:
     command = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check", "--no-input"]
-    command += ["install", "-q", "--no-cache-dir", "--upgrade", *packages]
+    # What torch needs beside its libraries stands behind this environment, where pip does not look.
+    command += ["install", "-q", "--no-cache-dir", "--upgrade", "--no-warn-conflicts", *packages]
     subprocess.run([*command, *([] if deps else ["--no-deps"])], check=True)
 
 

@@ -191,6 +191,13 @@ current_queue()
     return queues[current];
 }
 
+Queue &
+queue_of(int stream)
+{
+    TORCH_CHECK(stream >= 0 && stream < stream_count, "There is no mps stream ", stream, ".");
+    return queues[stream];
+}
+
 int
 Queue::stream() const
 {
@@ -391,22 +398,21 @@ stream_current()
 void
 stream_set_current(int stream)
 {
-    TORCH_CHECK(stream >= 0 && stream < stream_count, "There is no mps stream ", stream, ".");
-    current = stream;
+    current = queue_of(stream).stream();
 }
 
 int
 stream_of_pool()
 {
     std::lock_guard<std::recursive_mutex> outer(encoding);
-    last_of_pool = stream_count == 1 ? 0 : last_of_pool % (stream_count - 1) + 1;
+    last_of_pool = TORCH_HAS_MPS_STREAMS ? last_of_pool % (stream_count - 1) + 1 : 0;
     return last_of_pool;
 }
 
 void
 stream_synchronize(int stream)
 {
-    Queue &queue = queues[stream];
+    Queue &queue = queue_of(stream);
     uint64_t value = commit_whole(queue);
     if (value != 0) {
         // The CPU knows now, as the search for races is told.
@@ -671,7 +677,7 @@ event_record(uint32_t id, int stream)
 {
     std::lock_guard<std::recursive_mutex> outer(encoding);
     auto event = event_of(id);
-    Queue &queue = queues[stream];
+    Queue &queue = queue_of(stream);
     queue.open();
     event->value += 1;
     metal->encode_signal(queue.commands, event->event, event->value);
@@ -698,7 +704,7 @@ event_block(uint32_t id, int stream)
 {
     std::lock_guard<std::recursive_mutex> outer(encoding);
     auto event = event_of(id);
-    Queue &queue = queues[stream];
+    Queue &queue = queue_of(stream);
     queue.open();
     metal->encode_wait(queue.commands, event->event, event->value);
     queue.has_wait = true;

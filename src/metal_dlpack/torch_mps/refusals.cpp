@@ -4,7 +4,7 @@
 // (native_functions.py): those run as the CPU's.  Everything else that comes here is refused in torch's words, or, where
 // PYTORCH_ENABLE_MPS_FALLBACK allows it, computed with torch's warning.
 //
-// Source: the registrations of MPS in the wheels of torch 2.9 and 2.13 for macOS, and the texts there.
+// Source: the registrations of MPS in the wheels of torch 2.9, 2.13 and 2.15 for macOS, and the texts there.
 #include "torch_mps.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>

@@ -123,10 +123,11 @@ void queue_synchronize();
 void queue_synchronize_all();
 void queue_let_go(); // the same, and no command buffer keeps memory any more
 
-// torch's streams by their numbers: 0 is the default one, and the only one where torch has no others.
+// torch's streams by their numbers: 0 is the default one.  Other numbers than these are refused.
+constexpr int stream_count = 33;
 int stream_current(); // of the calling thread
 void stream_set_current(int stream);
-int stream_of_pool(); // each in turn
+int stream_of_pool(); // each in turn; the default one where torch has no others
 void stream_synchronize(int stream);
 
 uint32_t event_acquire(bool is_timed);

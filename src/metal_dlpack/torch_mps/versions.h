@@ -12,11 +12,6 @@
 #define TORCH_HAS_CAPABILITY 0
 #endif
 
-// From 2.15 on torch.mps has a default stream and a pool of 32, and Tensor.record_stream; before, one stream.
+// From 2.15 on torch.mps has a default stream and a pool of 32, and Tensor.record_stream; before, torch gives the default
+// one alone.  The others are there all the same, for who names one by its number.
 #define TORCH_HAS_MPS_STREAMS TORCH_IS_FROM(15)
-
-namespace torch_mps {
-
-constexpr int stream_count = TORCH_HAS_MPS_STREAMS ? 33 : 1;
-
-} // namespace torch_mps
