@@ -26,6 +26,8 @@ IDLE_S = 10
 LET_GO_S = 2
 Configure = Callable[..., None]
 
+_reports_of_workers = pytest.StashKey[list[dict[str, Any]]]()
+_report_text = pytest.StashKey[str]()
 _reports_before = pytest.StashKey[int]()
 _kernel_reports_before = pytest.StashKey[int]()
 _was_idle = pytest.StashKey[bool]()
@@ -60,6 +62,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="torch's mps device computes, on the CPU; on a Mac torch has its own",
     )
+    group.addoption(
+        "--softmetal-check",
+        action="store_true",
+        help="check kernels, say at the end what was found, each finding once, and exit with 1",
+    )
+    group.addoption(
+        "--softmetal-report",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="as --softmetal-check, and write it: FILE.html, FILE.json or FILE.sarif",
+    )
+    parser.addini("softmetal_benign", "findings of kernels that are meant so: KERNEL:LINE REASON", type="linelist")
     parser.addini("softmetal", "as --softmetal, for every run", type="bool")
     parser.addini("softmetal_torch", "as --softmetal-torch, for every run", type="bool")
 
@@ -83,6 +98,10 @@ def pytest_configure(config: pytest.Config) -> None:
         chosen = getattr(config, "workerinput", {}).get("softmetal_seed")
         config.option.softmetal_seed = chosen or str(1 + int.from_bytes(os.urandom(3), "little"))
     check_kernels(config)
+    if benign := config.getini("softmetal_benign"):
+        read_silences(config, benign)
+    if keeps_report(config):
+        keep_report(config)
     if modules := switched_on(config):
         switch_on(config, modules)
     asked = asked_settings(config.option)
@@ -134,8 +153,9 @@ def switch_on(config: pytest.Config, modules: list[str]) -> None:
 
 def check_kernels(config: pytest.Config) -> None:
     """For kernels of the whole run, also those that are made while tests are collected."""
-    if CHECK in os.environ:
+    if CHECK in os.environ and not (keeps_report(config) and os.environ[CHECK] == "0"):
         return
+    variable_before = {CHECK: os.environ.get(CHECK)}
     before: dict[str, str | None] = {"kernel_check": None}
     if reads_settings():
         before = current_settings(before)
@@ -144,7 +164,7 @@ def check_kernels(config: pytest.Config) -> None:
         from metal_dlpack import softmetal
 
         softmetal.configure(kernel_check=1)
-    config.add_cleanup(lambda: undo({CHECK: None}, before))
+    config.add_cleanup(lambda: undo(variable_before, before))
 
 
 def reads_settings() -> bool:
@@ -192,6 +212,76 @@ def variables() -> list[str]:
 
 def pytest_report_header() -> str | None:
     return f"softmetal: {' '.join(variables())}" if variables() else None
+
+
+# ---- a report of the whole run ----
+
+
+def keeps_report(config: pytest.Config) -> bool:
+    return bool(config.option.softmetal_check or config.option.softmetal_report)
+
+
+def keep_report(config: pytest.Config) -> None:
+    """In the process that runs tests; under xdist they are several, and the first process puts them together."""
+    try:
+        from metal_dlpack import report, softmetal
+        from metal_dlpack.report import files
+    except ImportError as error:
+        raise pytest.UsageError(f"--softmetal-check: metal_dlpack cannot be imported: {error}") from error
+    if not softmetal.is_present():
+        raise pytest.UsageError(
+            "--softmetal-check and --softmetal-report need the software Metal; on a Mac kernels run on its GPU."
+        )
+    for path in config.option.softmetal_report:
+        if (why := files.refusal(path)) is not None:
+            raise pytest.UsageError(f"--softmetal-report: {why}")
+    config.option.softmetal_report = [os.path.abspath(path) for path in config.option.softmetal_report]
+    config.stash[_reports_of_workers] = []
+    report.start()
+    config.add_cleanup(report.stop)
+
+
+def read_silences(config: pytest.Config, lines: list[str]) -> None:
+    try:
+        from metal_dlpack.report import silences
+    except ImportError as error:
+        raise pytest.UsageError(f"softmetal_benign: metal_dlpack cannot be imported: {error}") from error
+    try:
+        silences.read("\n".join(lines), "softmetal_benign")
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from None
+    config.add_cleanup(silences.forget)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """A worker of xdist has ended; one that crashed has no report."""
+    if keeps_report(node.config) and (one := getattr(node, "workeroutput", {}).get("softmetal_report")) is not None:
+        node.config.stash[_reports_of_workers].append(one)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    config = session.config
+    if _reports_of_workers not in config.stash:
+        return
+    from metal_dlpack import report, softmetal
+
+    softmetal.wait_idle(IDLE_S)
+    whole = report.merged([report.end(), *config.stash[_reports_of_workers]])
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["softmetal_report"] = whole
+        return
+    words, is_bad = report.ended(whole, config.option.softmetal_report)
+    config.stash[_report_text] = words
+    if is_bad and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if _report_text in config.stash:
+        terminalreporter.section("kernels")
+        terminalreporter.write(config.stash[_report_text])
 
 
 # ---- fixtures ----

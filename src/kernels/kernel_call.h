@@ -59,6 +59,9 @@ typedef struct kernel_call {
     char numbers[KERNEL_MOST_BUFFERS][KERNEL_NUMBER_MAX]; /* by parameter's place */
 } kernel_call;
 
+/* kernel_launch.c: is metal_dlpack/report/ told what each call gives?  With the GIL. */
+extern bool kernel_calls_are_told;
+
 /* kernel_signature.c: fill `launch` and `values`.  -1 with TypeError. */
 int kernel_call_read(kernel_call *call, PyObject *const *args, Py_ssize_t nargs,
                      PyObject *kwnames);

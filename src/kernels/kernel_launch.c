@@ -18,6 +18,7 @@
 
 #include "exchange/foreign_types.h"
 #include "python/args.h"
+#include "python/call_python.h"
 #include "python/errors.h"
 #include "python/waiting.h"
 #include "streams/stream_object.h"
@@ -126,6 +127,32 @@ tell_guests(const kernel_call *call, uint64_t value)
     return waits && !call->is_stream_named ? wait_until(call, value) : 0;
 }
 
+/* ---- a report ---- */
+
+bool kernel_calls_are_told;
+
+/* Which object is for which buffer.  What goes wrong is the report's, not the call's. */
+static void
+tell_call(const kernel_call *call)
+{
+    const KernelObject *self = call->kernel;
+    PyObject *given = PyDict_New();
+    for (Py_ssize_t i = 0; given != NULL && i < Py_SIZE(self); i++) {
+        const kernel_parameter *parameter = &self->parameters[i];
+        if (parameter->is_threadgroup || parameter->is_unlisted || call->values[i] == NULL) {
+            continue;
+        }
+        PyObject *index = PyLong_FromUnsignedLong(parameter->index);
+        if (index == NULL || PyDict_SetItem(given, index, call->values[i]) < 0) {
+            Py_CLEAR(given);
+        }
+        Py_XDECREF(index);
+    }
+    Py_XDECREF(given == NULL ? NULL : call_python(CALL_REPORT_CALL, self->name, given));
+    PyErr_Clear();
+    Py_XDECREF(given);
+}
+
 /* ---- the whole ---- */
 
 /* Submit, wait, and ask how long the GPU took. */
@@ -157,6 +184,9 @@ run(kernel_call *call, double *seconds)
     }
     if (has_threads == 0) {
         return 0;
+    }
+    if (__builtin_expect(kernel_calls_are_told, 0)) {
+        tell_call(call);
     }
     int result = seconds == NULL ? submit(call, &grid, NULL, &value)
                                  : run_timed(call, &grid, &value, seconds);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/kernel_call.h"
 #include "module/softmetal_turn.h"
 #include "python/call_python.h"
 #include "softmetal/checker/recorder.h"
@@ -144,6 +145,7 @@ record(PyObject *Py_UNUSED(module), PyObject *value)
         return NULL;
     }
     softmetal_set_recorder(is_on ? &recorder : NULL);
+    kernel_calls_are_told = is_on;
     Py_RETURN_NONE;
 }
 

@@ -28,6 +28,7 @@
     X(CALL_MSL_IMAGE, "msl.for_softmetal", "image") \
     X(CALL_MSL_LINES, "msl.for_softmetal", "lines") \
     X(CALL_REPORT_SILENCED, "report.silences", "silenced") \
+    X(CALL_REPORT_CALL, "report.recording", "call") \
     X(CALL_REPORT_FINDING, "report.recording", "finding") \
     X(CALL_REPORT_LAUNCH, "report.recording", "launch")
 

@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .building import Report
 
-__all__ = ["end", "is_found", "merged", "source_of", "start", "with_lines"]
+__all__ = ["end", "ended", "merged", "source_of", "start", "stop", "with_lines"]
 
 
 def start() -> None:
@@ -27,6 +27,13 @@ def start() -> None:
     from . import recording
 
     recording.start()
+
+
+def stop() -> None:
+    """Record nothing more."""
+    from . import recording
+
+    recording.stop()
 
 
 def end() -> Report:
@@ -37,9 +44,19 @@ def end() -> Report:
     return building.build(recording.read())
 
 
-def is_found(report: Report) -> bool:
-    """Was anything found that is not silenced?"""
-    return any(one["silenced"] is None for one in report["findings"])
+def ended(report: Report, paths: list[str]) -> tuple[str, bool]:
+    """Write a report to these files: what to print, and whether something was found or a file cannot be written."""
+    from . import files, text
+
+    words = text.text_of(report)
+    is_bad = any(one["silenced"] is None for one in report["findings"])
+    for path in paths:
+        try:
+            files.write(report, path)
+        except OSError as error:
+            words += f"softmetal: the report cannot be written to {path}: {error.strerror}.\n"
+            is_bad = True
+    return words, is_bad
 
 
 def merged(reports: list[Report]) -> Report:

@@ -104,7 +104,8 @@ def _add(known: dict[Any, dict[str, Any]], key: Any, one: dict[str, Any], names:
 
 def _identity(finding: dict[str, Any]) -> Any:
     """Instantiations of a template, and kernels that share a function, have the same finding once."""
-    accesses = tuple((one["file"], one["line"], one["source"], one["source_line"]) for one in finding["accesses"])
+    named = [(one["file"], one["line"], one["source"], one["source_line"]) for one in finding["accesses"]]
+    accesses = tuple(sorted(named, key=str))
     memory = finding["memory"] or {}
     in_a_file = bool(accesses) and all(file is not None for file, *_ in accesses)
     kernels = () if in_a_file else tuple(finding["kernels"])

@@ -63,11 +63,15 @@ class Record:
 
 
 _records: dict[int, Record] = {}
+#: By a kernel's name: what was given for its buffers, {index: (dtype, shape, nbytes)}, the last one last.
+_calls: dict[str, dict[tuple[Any, ...], dict[int, tuple[str, tuple[int, ...], int]]]] = {}
+MOST_CALLS = 64
 
 
 def start() -> None:
     """Keep a record from now on, from nothing."""
     _records.clear()
+    _calls.clear()
     _core._softmetal_record(True)
 
 
@@ -81,12 +85,12 @@ def _mine() -> Record:
 
 
 def key_of(told: dict[str, Any]) -> tuple[Any, ...]:
-    """What is the same in two findings that are one."""
+    """What is the same in two findings that are one: lines, whatever is done first there, and at which column."""
     memory = told["memory"] or {}
     return (
         told["kernel"],
         told["kind"],
-        tuple(place[0] for place in told["places"]),
+        tuple(sorted(place[0].rpartition(":")[0] for place in told["places"])),
         memory.get("kind"),
         memory.get("index"),
     )
@@ -107,13 +111,42 @@ def finding(told: dict[str, Any]) -> bool:
             told["silence"] = next((one for one in rows if one is not None), None)
         kept = record.findings[key] = FindingRecord(told)
     kept.times += told["times"]
-    record.pending.append(kept)
+    if not any(one is kept for one in record.pending):
+        record.pending.append(kept)
     return is_news
+
+
+def call(kernel: str, given: dict[int, Any]) -> None:
+    """A kernel is called with these objects.  Its launches come later, from another OS thread, and tell bytes alone."""
+    shapes = {
+        index: (str(value.dtype).removeprefix("torch."), tuple(map(int, value.shape)), int(value.nbytes))
+        for index, value in given.items()
+        if hasattr(value, "shape") and hasattr(value, "dtype") and hasattr(value, "nbytes")
+    }
+    if kernel not in _calls and len(_calls) >= MOST_KERNELS:
+        return
+    calls = _calls.setdefault(kernel, {})
+    key = tuple(shapes.items())
+    calls.pop(key, None)
+    if len(calls) >= MOST_CALLS:
+        calls.pop(next(iter(calls)), None)
+    calls[key] = shapes
+
+
+def _shapes_of(told: dict[str, Any]) -> dict[int, tuple[str, tuple[int, ...]]]:
+    """Of the last call of the kernel whose arguments have as many bytes."""
+    nbytes = {index: size for kind, index, _, size, *_ in told["arguments"] if kind == "buffer"}
+    for shapes in reversed(list(_calls.get(told["kernel"], {}).values())):
+        if all(nbytes.get(index, 0) >= size for index, (_, _, size) in shapes.items()):
+            return {index: (dtype, shape) for index, (dtype, shape, _) in shapes.items()}
+    return {}
 
 
 def launch(told: dict[str, Any]) -> None:
     """One launch has ended."""
     record = _mine()
+    if record.pending or told["image"] not in record.kernels:  # it is kept
+        told["shapes"] = _shapes_of(told)
     for one in record.pending:
         one.launches += 1
         one.launch = one.launch or told

@@ -7,12 +7,12 @@ found stands on stderr since it was found.  A forked child makes none either: ke
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
 
 from metal_dlpack import _core, report
 from metal_dlpack.report import files, silences
-from metal_dlpack.report import text as words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,17 +54,14 @@ class Reporting:
             return 0
         self._has_ended = True
         _core._softmetal_wait_idle(IDLE_MS)
-        result = report.end()
-        status = int(report.is_found(result))
-        sys.stdout and sys.stdout.flush()  # what the program printed stands above
-        print(words.text_of(result), end="", file=sys.stderr, flush=True)
-        for path in self.paths:
-            try:
-                files.write(result, path)
-            except OSError as error:
-                print(f"softmetal: the report cannot be written to {path}: {error.strerror}.", file=sys.stderr)
-                status = 1
-        return status
+        words, is_bad = report.ended(report.end(), self.paths)
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()  # what the program printed stands above
+        # Also where the program has replaced sys.stderr.
+        with contextlib.suppress(OSError), open(2, "wb", closefd=False) as stderr:
+            stderr.write(words.encode(errors="backslashreplace"))
+        return int(is_bad)
 
 
 def refusal(paths: Iterable[str], benign: Iterable[str]) -> str | None:
