@@ -87,7 +87,7 @@ class Call {
     void run();
 
   private:
-    void find_parts();
+    template <typename Work> void for_each_tensor(Work work) const;
     void add_part(const Tensor &tensor, const c10::Argument &argument);
     void to_cpu(size_t position);
     Tensor tensor_to_cpu(const Tensor &tensor, bool is_written);
@@ -107,7 +107,6 @@ class Call {
     bool must_wait() const;
     bool only_views() const;
     bool draws_without_a_generator() const;
-    void check_devices() const;
 
     const c10::OperatorHandle &op;
     c10::DispatchKeySet keys;
@@ -190,18 +189,25 @@ Call::must_wait() const
     return false;
 }
 
+// One after the other; what stands for none is undefined.
+template <typename Work>
 void
-Call::check_devices() const
+Call::for_each_tensor(Work work) const
 {
     const auto &arguments = op.schema().arguments();
     for (size_t i = 0; i < arguments.size(); i++) {
         const c10::IValue &value = (*stack)[begin + i];
         if (value.isTensor()) {
-            check_device(op, value.toTensor(), arguments[i].name());
+            work(value.toTensor(), arguments[i]);
         }
         else if (value.isTensorList()) {
             for (const Tensor &tensor : value.toTensorVector()) {
-                check_device(op, tensor, arguments[i].name());
+                work(tensor, arguments[i]);
+            }
+        }
+        else if (value.isOptionalTensorList()) {
+            for (const std::optional<Tensor> &tensor : value.toOptionalTensorVector()) {
+                work(tensor.value_or(Tensor()), arguments[i]);
             }
         }
     }
@@ -251,25 +257,6 @@ range_of(const Tensor &tensor)
 
 namespace {
 
-template <typename Work>
-void
-for_each_tensor(const c10::IValue &value, Work work)
-{
-    if (value.isTensor()) {
-        work(value.toTensor());
-    }
-    else if (value.isTensorList()) {
-        for (const Tensor &tensor : value.toTensorVector()) {
-            work(tensor);
-        }
-    }
-    else if (value.isOptionalTensorList()) {
-        for (const std::optional<Tensor> &tensor : value.toOptionalTensorVector()) {
-            work(tensor.value_or(Tensor()));
-        }
-    }
-}
-
 void
 Call::add_part(const Tensor &tensor, const c10::Argument &argument)
 {
@@ -302,17 +289,6 @@ Call::add_part(const Tensor &tensor, const c10::Argument &argument)
         }
     }
     parts.push_back(part);
-}
-
-// A storage that is read and written has one memory: so all arguments are looked at first.
-void
-Call::find_parts()
-{
-    const auto &arguments = op.schema().arguments();
-    for (size_t i = 0; i < arguments.size(); i++) {
-        for_each_tensor((*stack)[begin + i],
-                        [&](const Tensor &tensor) { add_part(tensor, arguments[i]); });
-    }
 }
 
 ShadowRef
@@ -702,10 +678,14 @@ Call::run()
     bool looks = !only_views();
     bool waits = looks && must_wait();
     if (looks) {
-        check_devices();
+        for_each_tensor([&](const Tensor &tensor, const c10::Argument &argument) {
+            check_device(op, tensor, argument.name());
+        });
         is_late = queue_begin();
-        if (is_late) {
-            find_parts();
+        if (is_late) { // a storage that is read and written has one memory: before any goes to the CPU
+            for_each_tensor([&](const Tensor &tensor, const c10::Argument &argument) {
+                add_part(tensor, argument);
+            });
         }
     }
     for (size_t i = 0; i < op.schema().arguments().size(); i++) {
