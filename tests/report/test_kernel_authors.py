@@ -1,0 +1,51 @@
+"""docs/kernel_authors.md: the program of the page, what the page says of it, and the workflow's commands, as they stand there."""
+
+import json
+import shlex
+
+import pytest
+import yaml
+from children import run_child
+from recipes import blocks
+
+PAGE = "docs/kernel_authors.md"
+PROGRAM, *REPORTS = (block.text for block in blocks(PAGE) if block.language in ("python", "text"))
+(WORKFLOW,) = (yaml.safe_load(block.text) for block in blocks(PAGE) if block.language == "yaml")
+MENDS = (
+    ("x[i - 1]", "x[max(i - 1, 0)]"),
+    ("x[i + 1]", "x[min(i + 1, 255)]"),
+    ("tile[t] = x[i];", "tile[t] = x[i];\n        threadgroup_barrier(mem_flags::mem_threadgroup);"),
+)
+
+pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_kernels, pytest.mark.needs_mlx]
+
+
+def check(folder, program):
+    (folder / "blur.py").write_text(program)
+    return run_child(["-m", "metal_dlpack.softmetal", "--check", "blur.py"], cwd=folder)
+
+
+def test_the_program_of_the_page_is_reported_as_it_says_until_it_is_mended(tmp_path):
+    program = PROGRAM
+    for report, mends in zip(REPORTS, (MENDS[:2], MENDS[2:]), strict=True):
+        done = check(tmp_path, program)
+        assert (done.returncode, report in done.stderr) == (1, True), done.stderr
+        for wrong, right in mends:
+            program = program.replace(wrong, right)
+    done = check(tmp_path, program)
+    assert (done.returncode, "0 findings" in done.stderr) == (0, True), done.stderr
+    assert done.stdout.startswith("array([0.333333, 1, 2, 3], dtype=float32)")
+
+
+def test_the_workflow_s_command_finds_it_in_a_test_of_a_package(tmp_path):
+    (command,) = (step["run"] for step in WORKFLOW["jobs"]["check"]["steps"] if "softmetal" in step.get("run", ""))
+    (tmp_path / "tests").mkdir()
+    lines = PROGRAM.splitlines()
+    test = ["def test_blur():", *(f"    {line}" for line in lines[1:])]
+    (tmp_path / "tests/test_blur.py").write_text("\n".join(test) + "\n")
+    done = run_child(shlex.split(command)[1:], cwd=tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    (run,) = json.loads((tmp_path / "kernels.sarif").read_text())["runs"]
+    (found,) = run["results"]
+    place = found["locations"][0]["physicalLocation"]
+    assert (place["artifactLocation"]["uri"], place["region"]["startLine"]) == ("tests/test_blur.py", 13)
