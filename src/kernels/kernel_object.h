@@ -72,8 +72,10 @@ typedef struct {
     bridge_kernel *kernel;       /* owned (+1) */
     const device_record *device; /* borrowed for ever */
     PyObject *name;              /* owned */
-    const char *function;        /* the same text, with which errors begin: borrowed from it */
-    size_t width, max_threads;   /* of a threadgroup */
+    PyObject
+        *recipe; /* owned: (text, constants or None, language or None) that it was made of */
+    const char *function;      /* the same text, with which errors begin: borrowed from it */
+    size_t width, max_threads; /* of a threadgroup */
     size_t threadgroup_nbytes, max_threadgroup_nbytes;
     int buffer_count;              /* parameters that take a position */
     kernel_parameter parameters[]; /* in the order of the signature */
@@ -101,6 +103,9 @@ PyObject *kernel_names(const KernelObject *self);
 PyObject *kernel_new_object(md_state *state, const device_record *device, PyObject *name,
                             bridge_kernel *kernel, const bridge_kernel_facts *facts,
                             PyObject *order);
+/* Note what it was made of; `language` NULL: none was given.  -1 with MemoryError. */
+int kernel_set_recipe(PyObject *kernel, PyObject *text, PyObject *constants,
+                      PyObject *language);
 
 /* kernel_signature.c: a list of (place in `facts` or -1, name, is it threadgroup memory, is it in
  * the constant address space), in the order in which a call gives arguments; `text` is the source.

@@ -163,7 +163,53 @@ kernel_time(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwn
     return PyFloat_FromDouble(seconds);
 }
 
+PyDoc_STRVAR(
+    kernel_count_doc,
+    "count($self, /, *args, **kwargs)\n--\n\n"
+    "Run the kernel once, wait for it, and return what it did to memory: exact numbers that\n"
+    "depend neither on the machine nor on timing.\n\n"
+    "The arguments are those of a call.  The kernel is compiled once more, with a call before\n"
+    "each access of its source.\n\n"
+    "Returns\n-------\nmetal_dlpack.counting.KernelCount\n"
+    "    Bytes and lines for each argument, accesses by source line, branches, barriers,\n"
+    "    conflicts of threadgroup memory; print() it to see them beside the source.\n\n"
+    "Raises\n------\n"
+    "SoftwareMetalMissing\n    On a Mac: the counts need the software Metal.\n"
+    "MetalError\n    The kernel touches memory that it may not, takes longer than\n"
+    "    SOFTMETAL_KERNEL_TIMEOUT, or fails otherwise; and whatever a call raises.\n\n"
+    "Threads: one launch is counted at a time; the others wait.\n\n"
+    "Source: docs/counting.md.");
+
+static PyObject *
+kernel_count(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    PyObject *positional = PyTuple_New(nargs), *keywords = PyDict_New();
+    for (Py_ssize_t i = 0; positional != NULL && i < nargs; i++) {
+        PyTuple_SET_ITEM(positional, i, Py_NewRef(args[i]));
+    }
+    bool is_good = positional != NULL && keywords != NULL;
+    Py_ssize_t count = kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames);
+    for (Py_ssize_t i = 0; is_good && i < count; i++) {
+        is_good = PyDict_SetItem(keywords, PyTuple_GET_ITEM(kwnames, i), args[nargs + i]) == 0;
+    }
+    PyObject *given =
+        is_good ? PyTuple_Pack(3, kernel_cast(op)->recipe, positional, keywords) : NULL;
+    PyObject *result = given == NULL ? NULL : call_python(CALL_COUNT, op, given);
+    Py_XDECREF(given);
+    Py_XDECREF(positional);
+    Py_XDECREF(keywords);
+    return result;
+}
+
 /* ---- making ---- */
+
+int
+kernel_set_recipe(PyObject *kernel, PyObject *text, PyObject *constants, PyObject *language)
+{
+    kernel_cast(kernel)->recipe =
+        PyTuple_Pack(3, text, constants, language == NULL ? Py_None : language);
+    return kernel_cast(kernel)->recipe == NULL ? -1 : 0;
+}
 
 static int
 set_parameter(kernel_parameter *parameter, const bridge_parameter *facts, PyObject *kernel_name)
@@ -279,6 +325,7 @@ kernel_dealloc(PyObject *op)
         Py_XDECREF(self->parameters[i].subject);
     }
     Py_XDECREF(self->name);
+    Py_XDECREF(self->recipe);
     bridge_kernel_release(self->kernel);
     state_free_object(op);
 }
@@ -327,6 +374,7 @@ static PyMemberDef kernel_members[] = {
 };
 
 static PyMethodDef kernel_methods[] = {
+    {"count", MD_FASTCALL(kernel_count), kernel_count_doc},
     {"time", MD_FASTCALL(kernel_time), kernel_time_doc},
     CALL_PYTHON_REPR_HTML,
     {NULL, NULL, 0, NULL},

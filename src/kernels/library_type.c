@@ -19,6 +19,7 @@ typedef struct {
     const device_record *device; /* borrowed for ever */
     PyObject *text;              /* owned: the source, as it was compiled */
     PyObject *name;              /* owned: the source's, in errors */
+    PyObject *language;          /* owned; NULL: the newest that the system has */
     PyObject *kernels;           /* owned: a tuple of names */
     PyObject *made;              /* owned: (name, constants) -> Kernel */
 } LibraryObject;
@@ -69,6 +70,7 @@ library_make(md_state *state, const kernel_source *request)
     self->library = library;
     self->text = text;
     self->device = device;
+    self->language = Py_XNewRef(request->language);
     self->name = args_is_given(request->name) ? Py_NewRef(request->name)
                                               : PyUnicode_FromString("program_source");
     self->kernels = names_of(library);
@@ -105,7 +107,7 @@ refuse_name(const LibraryObject *self, PyObject *name)
 
 static PyObject *
 make_kernel(const LibraryObject *self, md_state *state, PyObject *name,
-            const kernel_constants *constants)
+            const kernel_constants *constants, PyObject *given)
 {
     bridge_kernel *kernel = NULL;
     bridge_kernel_facts facts = {0};
@@ -124,6 +126,12 @@ make_kernel(const LibraryObject *self, md_state *state, PyObject *name,
     }
     PyObject *order = kernel_order_of(self->text, name, &facts);
     PyObject *op = kernel_new_object(state, self->device, name, kernel, &facts, order);
+    PyObject *kept = args_is_given(given) ? PyDict_Copy(given) : Py_NewRef(Py_None);
+    if (op != NULL &&
+        (kept == NULL || kernel_set_recipe(op, self->text, kept, self->language) < 0)) {
+        Py_CLEAR(op);
+    }
+    Py_XDECREF(kept);
     Py_XDECREF(order);
     free(facts.parameters);
     return op;
@@ -133,12 +141,12 @@ make_kernel(const LibraryObject *self, md_state *state, PyObject *name,
  * was there first.  Owned (+1). */
 static PyObject *
 find_or_make(const LibraryObject *self, md_state *state, PyObject *name,
-             const kernel_constants *constants)
+             const kernel_constants *constants, PyObject *given)
 {
     PyObject *key = PyTuple_Pack(2, name, constants->key);
     PyObject *found = key == NULL ? NULL : Py_XNewRef(PyDict_GetItemWithError(self->made, key));
     if (found == NULL && !PyErr_Occurred()) {
-        PyObject *kernel = make_kernel(self, state, name, constants);
+        PyObject *kernel = make_kernel(self, state, name, constants, given);
         if (kernel != NULL) {
             found = Py_XNewRef(PyDict_SetDefault(self->made, key, kernel));
             Py_DECREF(kernel);
@@ -172,7 +180,7 @@ library_find(PyObject *op, PyObject *name, PyObject *given)
     kernel_constants constants;
     PyObject *kernel = NULL;
     if (kernel_constants_read(name, given, facts, count, &constants) == 0) {
-        kernel = find_or_make(self, state, name, &constants);
+        kernel = find_or_make(self, state, name, &constants, given);
         kernel_constants_free(&constants);
     }
     free(facts);
@@ -298,6 +306,7 @@ library_dealloc(PyObject *op)
     PyObject_GC_UnTrack(op);
     Py_XDECREF(self->text);
     Py_XDECREF(self->name);
+    Py_XDECREF(self->language);
     Py_XDECREF(self->kernels);
     Py_XDECREF(self->made);
     bridge_library_release(self->library);

@@ -71,14 +71,14 @@ make_call_constants(md_state *state)
 static int
 add_functions(PyObject *module)
 {
-    PyMethodDef *const lists[] = {device_functions,          storage_mode_functions,
-                                  memory_functions,          numpy_memory_functions,
-                                  array_make_functions,      asarray_functions,
-                                  dlpack_import_functions,   shares_memory_functions,
-                                  explain_functions,         refusal_functions,
-                                  softmetal_probe_functions, softmetal_record_functions,
-                                  threads_functions,         work_facts_functions,
-                                  kernel_functions};
+    PyMethodDef *const lists[] = {device_functions,           storage_mode_functions,
+                                  memory_functions,           numpy_memory_functions,
+                                  array_make_functions,       asarray_functions,
+                                  dlpack_import_functions,    shares_memory_functions,
+                                  explain_functions,          refusal_functions,
+                                  softmetal_probe_functions,  softmetal_record_functions,
+                                  softmetal_counts_functions, threads_functions,
+                                  work_facts_functions,       kernel_functions};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         if (PyModule_AddFunctions(module, lists[i]) < 0) {
             return -1;

@@ -16,6 +16,7 @@ extern PyMethodDef numpy_memory_functions[];
 /* shares_memory.c */
 extern PyMethodDef shares_memory_functions[];
 /* softmetal_probe.c: counts and reports of the software Metal, for tests; nothing on a Mac. */
+extern PyMethodDef softmetal_counts_functions[];
 extern PyMethodDef softmetal_probe_functions[];
 /* softmetal_record.c: tells metal_dlpack/report/ what ran and what was found; nothing on a Mac. */
 extern PyMethodDef softmetal_record_functions[];

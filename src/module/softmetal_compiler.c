@@ -201,15 +201,16 @@ make_constants(const soft_constant_value *values, size_t count)
 
 static char *
 compile_text(const char *source, unsigned language, const char *function,
-             const soft_constant_value *values, size_t count, soft_compile_error *error)
+             const soft_constant_value *values, size_t count, bool is_counting,
+             soft_compile_error *error)
 {
     softmetal_turn turn;
     if (!begin_turn(&turn, error)) {
         return NULL;
     }
     bool is_checked = soft_settings_get(SOFT_KERNEL_CHECK) != 0;
-    PyObject *asked = Py_BuildValue("(sNN)", function, make_constants(values, count),
-                                    PyBool_FromLong(is_checked));
+    PyObject *asked = Py_BuildValue("(sNNN)", function, make_constants(values, count),
+                                    PyBool_FromLong(is_checked), PyBool_FromLong(is_counting));
     PyObject *path = asked == NULL ? take_answer(NULL, error)
                                    : ask_about(CALL_MSL_IMAGE, source, language, asked, error);
     PyObject *bytes = path == NULL ? NULL : PyUnicode_EncodeFSDefault(path);

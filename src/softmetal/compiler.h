@@ -66,9 +66,9 @@ typedef struct soft_constant_value {
 typedef struct softmetal_compiler {
     /* What the text holds: owned (+1), or NULL with `*error` filled. */
     soft_functions *(*open)(const char *source, unsigned language, soft_compile_error *error);
-    /* The path of an image of one function: malloc'ed, or NULL with `*error` filled. */
+    /* The path of an image of one function, which counts or does not: malloc'ed, or NULL with `*error` filled. */
     char *(*compile)(const char *source, unsigned language, const char *function,
-                     const soft_constant_value *values, size_t count,
+                     const soft_constant_value *values, size_t count, bool is_counting,
                      soft_compile_error *error);
     /* Which line of the user's an instruction comes from: "file:line:column", of a long one the
      * end; or "".  And whether the user says that what is found there is meant so. */

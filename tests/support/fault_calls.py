@@ -65,6 +65,7 @@ library = md.Library(
 )
 ONE_KERNEL = "kernel void nothing(device float *x) {}"  # compiled once, made each time
 kernel = library["scale"]
+kernel.count(room, (1, 2), n=1, threadgroup_memory={"room": 16})  # so that it is compiled
 pointers = _testbuffer.ndarray(list(range(12)), shape=[3, 4], format="B", flags=_testbuffer.ND_PIL)
 shared = SharedMemory(create=True, size=64)
 shared.unlink()  # its memory stays until the end
@@ -467,6 +468,7 @@ CALLS = {
         *(functools.partial(refuse_launch, *given) for given in NOT_LAUNCHED),
         lambda: refused(kernel, TypeError, room, (1, 2)),
     ],
+    "Kernel.count": [lambda: refused(functools.partial(kernel.count, n=4), TypeError, "x")],
     "Kernel.time": [lambda: kernel.time(producer, (1, 2), n=4, threadgroup_memory={"room": 16})],
     "Argument.__new__": [lambda: refused(md.Argument, TypeError)],
     # the exchange table

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 import metal_dlpack as md
 from metal_dlpack import softmetal
+from metal_dlpack.counting import KernelCount
 
 Storage = Literal["shared", "managed", "private"]
 
@@ -241,6 +242,7 @@ def use_kernels(library: md.Library, kernel: md.Kernel, argument: md.Argument) -
     assert_type(argument.access, Literal["read", "write", "read_write"])
     kernel(x, by=2, n=4, stream=md.Stream())
     assert_type(kernel.time(x, 2, groups=2, group=(2,)), float)
+    assert_type(kernel.count(x, 2, n=4), KernelCount)
     try:
         md.kernel(SOURCE.replace("by;", "bye;"), "scale", constants={"STEP": 1})
     except md.CompileError as error:

@@ -73,7 +73,7 @@ def _of_copy(copy: str, local: set[str]) -> Iterator[str]:
     found = _COPY.fullmatch(copy)
     if found is None:
         raise CompilerError(f"LLVM writes a copy in a way that is not known: {copy.strip()}")
-    to, second, nbytes, _ = _split(found["arguments"])
+    to, second, nbytes, _ = split(found["arguments"])
     length = nbytes.removeprefix("i64 ")
     for verb, given in (("write", to),) if found["what"] == "set" else (("read", second), ("write", to)):
         begin = _VALUE.search(given)
@@ -87,7 +87,7 @@ def _of_copy(copy: str, local: set[str]) -> Iterator[str]:
         yield from _aligned(address, attributes.partition(" align ")[2].partition(" ")[0], found["line"])
 
 
-def _split(arguments: str) -> list[str]:
+def split(arguments: str) -> list[str]:
     """At the commas that are in no brackets."""
     parts, depth = [""], 0
     for character in arguments:

@@ -23,6 +23,7 @@ from .errors import PROGRAM, CompilerError, CompilerNotFound, SourceError, Undef
 from .flags import (
     ALONE,
     CHECKED,
+    COUNTED,
     EMPTY,
     HEADERS,
     INCLUDE,
@@ -85,56 +86,59 @@ class Compiler:
         with started([*self.command, *arguments], cpp_text) as ended:
             yield lambda: ended()[2]
 
-    def build(self, cpp_text: str, out: Path, *, checked: bool = False, source: str | None = None) -> None:
-        """Write an image for softmetal to `out`, an absolute path.
+    def build(
+        self, cpp_text: str, out: Path, *, checked: bool = False, counting: bool = False, source: str | None = None
+    ) -> None:
+        """Write an image for softmetal to `out`, an absolute path: a plain one, a checked or a counting one.
 
         Raises SourceError as `check` does, and OSError where the folder takes no more.
         """
-        compiled, kind = out.with_suffix(".o"), ["-S", "-emit-llvm"] if checked else ["-c"]
-        flags = self._precompiled(checked)
+        compiled, kind = out.with_suffix(".o"), ["-S", "-emit-llvm"] if checked or counting else ["-c"]
+        flags = self._precompiled(checked, counting)
         try:
             self._compile([*flags, *kind, "-o", str(compiled), "-x", "c++", "-"], cpp_text, source)
-            if checked:
-                self._add_checks(compiled)
+            if checked or counting:
+                self._add_calls(compiled, counting)
             self._link([compiled], out)
         finally:
             compiled.unlink(missing_ok=True)
 
-    def key_parts(self, *, checked: bool) -> list[str]:
+    def key_parts(self, *, checked: bool, counting: bool = False) -> list[str]:
         """What an image depends on beside its source: compiler, flags, shim."""
-        return [self.identity, *self._flags(checked), *LINK, str(INCLUDE), shim_hash()]
+        return [self.identity, *self._flags(checked, counting), *LINK, str(INCLUDE), shim_hash()]
 
-    def _flags(self, checked: bool) -> list[str]:
-        kind = kind_flags(self.version, checked)
+    def _flags(self, checked: bool, counting: bool) -> list[str]:
+        kind = kind_flags(self.version, checked, counting)
         return [*ALONE, *QUIET, *LANGUAGE, *machine_flags(), *kind, f"-I{INCLUDE}"]
 
-    def _precompiled(self, checked: bool) -> list[str]:
+    def _precompiled(self, checked: bool, counting: bool = False) -> list[str]:
         """Flags with the shim included, from a precompiled header that the cache keeps."""
-        flags = self._flags(checked)
+        flags = self._flags(checked, counting)
 
         def precompile(path: Path) -> None:
             self._run([*flags, "-x", "c++-header", str(SHIM), "-o", str(path)])
 
-        header = cache.made([*self.key_parts(checked=checked), "shim"], ".pch", precompile)
+        header = cache.made([*self.key_parts(checked=checked, counting=counting), "shim"], ".pch", precompile)
         return [*flags, "-include-pch", str(header)]
 
-    def _add_checks(self, compiled: Path) -> None:
+    def _add_calls(self, compiled: Path, counting: bool) -> None:
         """Turn LLVM's text of a kernel, with calls before its accesses, into a machine's code with the answers inlined.
 
         Clang inlines before it adds those calls, so it takes a second run.
         """
-        from .checked_code import instrument
+        from . import checked_code, counted_code
 
+        instrument, asked = (counted_code.instrument, COUNTED) if counting else (checked_code.instrument, CHECKED)
         compiled.write_bytes(instrument(compiled.read_bytes().decode("latin-1")).encode("latin-1"))
         flags = [*ALONE, *QUIET, *machine_flags(), *INLINED]
 
         def compile_answers(path: Path) -> None:
-            self._run([*flags, *LANGUAGE, f"-I{INCLUDE}", "-emit-llvm", "-c", "-o", str(path), str(CHECKED)])
+            self._run([*flags, *LANGUAGE, f"-I{INCLUDE}", "-emit-llvm", "-c", "-o", str(path), str(asked)])
             code = path.read_bytes()
             # LLVM's wrapper says where the code ends: what the cache writes behind it is not read
             path.write_bytes(b"".join(n.to_bytes(4, "little") for n in (0x0B17C0DE, 0, 20, len(code), 0)) + code)
 
-        key = [*self.key_parts(checked=True), *flags, "checked"]
+        key = [*self.key_parts(checked=not counting, counting=counting), *flags, asked.name]
         answers = cache.made(key, ".bc", compile_answers)
         linked = ["-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(answers)]
         self._run([*flags, *linked, "-fPIC", "-c", "-o", str(compiled), "-x", "ir", str(compiled)])

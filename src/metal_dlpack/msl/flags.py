@@ -20,6 +20,8 @@ HEADERS = FOLDER / "headers.json"
 SHIM = INCLUDE / "softmetal.h"
 #: Answers what a checked kernel calls; compiled apart, because it must not be checked itself, and then inlined.
 CHECKED = INCLUDE / "softmetal_checked.cpp"
+#: The same for a counting kernel.
+COUNTED = INCLUDE / "softmetal_counted.cpp"
 
 #: Of the language, as __METAL_VERSION__ says it: what the shim was written for.
 NEWEST_VERSION = 320
@@ -117,6 +119,17 @@ _CHECKED = [
     "-fno-vectorize",  # a vector of more than 16 bytes would be touched without a call
     "-fno-slp-vectorize",
 ]
+#: Of the first run for a counting image, which leaves each access as the source has it; counted_code.py says more.
+_COUNTING = [
+    "-DSOFTMETAL_COUNTS",
+    "-O0",
+    "-Xclang",
+    "-disable-O0-optnone",  # the second run optimises
+    "-gline-tables-only",
+    "-gdwarf-4",
+    "-fdebug-compilation-dir=.",
+    "-fno-omit-frame-pointer",
+]
 #: Of the second run, which inlines the answers.
 INLINED = [*_APART, "-O1", "-fno-vectorize", "-fno-slp-vectorize", "-mllvm", "-force-remove-attribute=sanitize_thread"]
 #: Each trap has its line: (the first and the last clang that knows the flags, the flags).
@@ -127,8 +140,10 @@ _UNIQUE_TRAPS = [
 LINK = ["-Bsymbolic", "-znow", "-zdefs", "--build-id=none"]
 
 
-def kind_flags(version: int, checked: bool) -> list[str]:
-    """Return the flags of a plain image or of a checked one, for this version of clang."""
+def kind_flags(version: int, checked: bool, counting: bool = False) -> list[str]:
+    """Return the flags of a plain image, a checked or a counting one, for this version of clang."""
+    if counting:
+        return _COUNTING
     if not checked:
         return _PLAIN
     return [*_CHECKED, *(flag for first, last, flags in _UNIQUE_TRAPS if first <= version <= last for flag in flags)]

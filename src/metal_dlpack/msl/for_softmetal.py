@@ -45,11 +45,13 @@ def functions(library: tuple[str, int, bool]) -> tuple[int, object]:
     )
 
 
-def image(library: tuple[str, int, bool], function: tuple[str, list[tuple[int, bytes]], bool]) -> tuple[int, object]:
-    """The path of the image of (name, (index, value) of each constant, is it checked), of a library as above."""
-    name, constants, checked = function
-    code, path = _answer(lambda: _library(*library).compile(name, dict(constants), checked=checked))
-    if code == 0 and checked:
+def image(
+    library: tuple[str, int, bool], function: tuple[str, list[tuple[int, bytes]], bool, bool]
+) -> tuple[int, object]:
+    """The path of the image of (name, (index, value) of each constant, is it checked, does it count), of a library."""
+    name, constants, checked, counting = function
+    code, path = _answer(lambda: _library(*library).compile(name, dict(constants), checked=checked, counting=counting))
+    if code == 0 and (checked or counting):
         if len(_sources) >= _MOST_SOURCES:
             _sources.pop(next(iter(_sources)), None)
         _sources[str(path)] = name, library[0]
@@ -57,7 +59,7 @@ def image(library: tuple[str, int, bool], function: tuple[str, list[tuple[int, b
 
 
 def source_of_image(path: str) -> str | None:
-    """What a checked image of this process was compiled from, as the compiler got it; None: too many came since."""
+    """What a checked or counting image of this process was compiled from; None: too many came since."""
     return _sources.get(path, ("", None))[1]
 
 

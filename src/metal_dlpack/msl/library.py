@@ -48,19 +48,23 @@ class Library:
         self._lock = threading.Lock()
         self.functions = {function.name: function for function in functions}
 
-    def compile(self, name: str, constants: Mapping[int, bytes], *, checked: bool | None = None) -> str:
+    def compile(
+        self, name: str, constants: Mapping[int, bytes], *, checked: bool | None = None, counting: bool = False
+    ) -> str:
         """Return the path of a kernel's image, compiled now if the cache has none.
 
         constants: the bytes of each function constant's value, by index.  checked: make an image for the checker; None:
-        if SOFTMETAL_KERNEL_CHECK is 1.  Raises SourceError, and KeyError for a kernel that the library does not have.
+        if SOFTMETAL_KERNEL_CHECK is 1.  counting: make one that counts, and is not checked.  Raises SourceError, and
+        KeyError for a kernel that the library does not have.
         """
         function = self.functions[name]
         is_checked = os.environ.get("SOFTMETAL_KERNEL_CHECK") == "1" if checked is None else checked
+        is_checked = is_checked and not counting
         found = compiler.find()
         values = [part for index in sorted(constants) for part in (str(index), constants[index])]
         path = cache.made(
             [
-                *found.key_parts(checked=is_checked),
+                *found.key_parts(checked=is_checked, counting=counting),
                 str(self._version),
                 translator_hash(),
                 self._source,
@@ -68,16 +72,21 @@ class Library:
                 *values,
             ],
             ".so",
-            lambda out: self._build(found, out, (name, constants), is_checked),
+            lambda out: self._build(found, out, (name, constants), is_checked, counting),
         )
         return str(path)
 
     def _build(
-        self, found: compiler.Compiler, out: Path, kernel: tuple[str, Mapping[int, bytes]], is_checked: bool
+        self,
+        found: compiler.Compiler,
+        out: Path,
+        kernel: tuple[str, Mapping[int, bytes]],
+        is_checked: bool,
+        is_counting: bool,
     ) -> None:
         text = self._kernel_text(*kernel)
         try:
-            found.build(text, out, checked=is_checked, source=self._source)
+            found.build(text, out, checked=is_checked, counting=is_counting, source=self._source)
         except Undefined as error:
             assert self._translation is not None
             with _lines_of_the_user(self._source):

@@ -31,6 +31,7 @@
 {
     if (_dispatch != NULL) {
         _dispatch->kernel.image = NULL; /* the pipeline's */
+        _dispatch->kernel.counting = NULL;
     }
     soft_dispatch_free(_dispatch);
     [super dealloc];

@@ -378,14 +378,15 @@ are_values_good(const soft_function_facts *facts, const soft_constant_list *list
     return [dictionary autorelease];
 }
 
-- (soft_loaded_image *)compileFor:(NSError **)error
+- (soft_loaded_image *)compileForCounting:(BOOL)isCounting error:(NSError **)error
 {
     soft_compile_error failure = {0, NULL};
     char text[512] = "";
     char *path =
         _library->_compiler->compile(_library->_source, _library->_language, _facts->name,
                                      _values == NULL ? NULL : _values->values,
-                                     _values == NULL ? 0 : _values->count, &failure);
+                                     _values == NULL ? 0 : _values->count, isCounting,
+                                     &failure);
     if (path == NULL) {
         take_error(error, &failure);
         return NULL;

@@ -229,7 +229,7 @@ typedef struct soft_constant_list {
                           facts:(const soft_function_facts *)facts
                          values:(const soft_constant_list *)values;
 /* Its image: owned (+1), or NULL with an error. */
-- (soft_loaded_image *)compileFor:(NSError **)error;
+- (soft_loaded_image *)compileForCounting:(BOOL)isCounting error:(NSError **)error;
 @end
 
 @interface SoftMetalPipeline : SoftMetalLabelled <MTLComputePipelineState> {

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "softmetal/checker/counts.h"
 #include "softmetal/host.h"
 
 /* ---- reflection ---- */
@@ -165,11 +166,17 @@
     self = [super init];
     _device = [(SoftMetalDevice *)[function device] retain];
     _kernel = function->_kernel;
-    if (function->_facts != NULL) {
-        if (![self takeImage:[function compileFor:error] error:error]) {
-            [self release];
-            return nil;
-        }
+    BOOL isCompiled = function->_facts != NULL, isGood = YES;
+    if (isCompiled) {
+        isGood = [self takeImage:[function compileForCounting:NO error:error] error:error];
+    }
+    if (isCompiled && isGood && soft_counts_are_asked()) {
+        _kernel.counting = [function compileForCounting:YES error:error];
+        isGood = _kernel.counting != NULL;
+    }
+    if (!isGood) {
+        [self release];
+        return nil;
     }
     return self;
 }
@@ -177,6 +184,7 @@
 - (void)dealloc
 {
     soft_image_release(_kernel.image);
+    soft_image_release(_kernel.counting);
     [_device release];
     [super dealloc];
 }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "softmetal/checker/check_count.h"
 #include "softmetal/checker/check_state.h"
 #include "softmetal/fiber.h"
 #include "softmetal/settings.h"
@@ -49,6 +50,9 @@ hurry(void)
     check->stack_nbytes = 0;
     check->era += 1;
     for (soft_site *site = check->watch->sites; site < check->watch->sites_end; site++) {
+        site->span = 0;
+    }
+    for (soft_counted *site = check->watch->counted; site < check->watch->counted_end; site++) {
         site->span = 0;
     }
 }
@@ -118,8 +122,13 @@ soft_check_begin(const soft_check_launch *launch)
     take_watch(check->watch);
     soft_memory_open(check);
     current = check;
-    if (!soft_guard_enter(&check->guard, soft_settings_get(SOFT_KERNEL_TIMEOUT))) {
+    bool is_counting = launch->image->is_counting;
+    bool is_ready = !is_counting || soft_count_open(check);
+    if (!is_ready || !soft_guard_enter(&check->guard, soft_settings_get(SOFT_KERNEL_TIMEOUT))) {
         current = NULL;
+        if (is_counting && is_ready) {
+            soft_count_close(check, false);
+        }
         soft_memory_close(check);
         give_watch_back(check->watch);
         free(check);
@@ -129,11 +138,14 @@ soft_check_begin(const soft_check_launch *launch)
 }
 
 bool
-soft_check_end(char *error, size_t nbytes)
+soft_check_end(bool is_done, char *error, size_t nbytes)
 {
     soft_check *check = current;
     soft_guard_exit(&check->guard);
     current = NULL;
+    if (check->count != NULL) {
+        soft_count_close(check, is_done);
+    }
     give_watch_back(check->watch);
     bool is_clean = !soft_findings_say(&check->findings, &check->launch, error, nbytes);
     soft_memory_close(check);
@@ -169,9 +181,12 @@ soft_check_group(const soft_u32 position[3], const void *memory, size_t memory_n
     }
     check->state_low = (uintptr_t)state;
     check->state_nbytes = state_nbytes;
+    begin_threads(check, position);
+    if (check->count != NULL) {
+        soft_count_group(check, check->thread_count);
+    }
     check->range_count = check->view_count;
     check->era += 1;
-    begin_threads(check, position);
     if (!soft_order_group(&check->order, position)) {
         soft_check_stop_without_memory(check);
     }
@@ -190,6 +205,9 @@ soft_check_place(const void *address, size_t nbytes, soft_u32 number, bool is_ar
         .is_writable = true,
         .number = number,
     };
+    if (check->count != NULL) {
+        soft_count_place(check, &check->ranges[check->range_count - 1]);
+    }
 }
 
 void
@@ -202,6 +220,9 @@ soft_check_switch(const soft_thread *thread, soft_u32 count, const void *low, co
     check->row_end = thread->index + count;
     check->stack_low = (uintptr_t)low;
     check->stack_nbytes = (size_t)((const char *)high - (const char *)low);
+    if (check->count != NULL) {
+        soft_count_switch(check, thread->index, count);
+    }
 }
 
 SOFT_ON_FIBER void
@@ -253,7 +274,12 @@ soft_check_open(void)
                              soft_at_thread(check, i, check->sites[i]));
         }
     }
-    soft_order_barrier(&check->order, check->wait_flags);
+    if (check->count != NULL) {
+        soft_count_barrier(check, check->sites[first]);
+    }
+    else {
+        soft_order_barrier(&check->order, check->wait_flags);
+    }
     check->wait_flags = ~0u;
 }
 
@@ -268,7 +294,12 @@ all_lanes(const soft_check *check, soft_u32 simdgroup)
 void
 soft_check_exchange(soft_u32 simdgroup, soft_u32 lanes)
 {
-    soft_order_meet(&current->order, simdgroup, lanes, all_lanes(current, simdgroup));
+    soft_check *check = current;
+    if (check->count != NULL) {
+        soft_count_meeting(check, simdgroup, lanes);
+        return;
+    }
+    soft_order_meet(&check->order, simdgroup, lanes, all_lanes(check, simdgroup));
 }
 
 SOFT_ON_FIBER void
@@ -362,6 +393,12 @@ soft_check_access(const void *address, soft_u64 nbytes, soft_u32 how, soft_site 
     else {
         soft_series_touch(check, range, at, nbytes, how, site);
     }
+}
+
+SOFT_ON_FIBER void
+soft_check_count(const void *address, soft_counted *counted, const void *site)
+{
+    soft_count_access(current, (uintptr_t)address, counted, site);
 }
 
 SOFT_ON_FIBER _Noreturn void

@@ -59,11 +59,12 @@ void soft_check_return(void);
 
 /* What soft_runtime has for checked images. */
 void soft_check_access(const void *address, soft_u64 nbytes, soft_u32 how, soft_site *site);
+void soft_check_count(const void *address, soft_counted *counted, const void *site);
 _Noreturn void soft_check_stop_for(soft_u32 why, soft_u64 first, soft_u64 second,
                                    const void *site);
 
-/* The end, after the last threadgroup or after abandon.  False: the launch was stopped, or a race
- * was found; `error` has the first report. */
-bool soft_check_end(char *error, size_t nbytes);
+/* The end, after the last threadgroup (`is_done`) or after abandon.  False: the launch was stopped,
+ * or a race was found; `error` has the first report. */
+bool soft_check_end(bool is_done, char *error, size_t nbytes);
 
 #endif /* SOFT_CHECK_H */

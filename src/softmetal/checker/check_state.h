@@ -4,6 +4,7 @@
  *       │  check_series.c    accesses that are looked at together
  *       │  check_memory.c    which memory is the kernel's: views, threadgroup memory
  *       │  check_races.c     an access against what the shadow remembers
+ *       │  check_count.h     instead of these: accesses are counted
  *       ▼
  *     check_state.h      the launch; who is where; what was found; the end
  *       │  finding.h         what was found, as values and as a sentence
@@ -45,7 +46,8 @@ typedef struct soft_range {
     int memory;          /* SOFT_DEVICE_MEMORY, SOFT_THREADGROUP_MEMORY */
     bool is_variable;    /* of the kernel, not an argument */
     bool is_writable;
-    uint32_t number; /* index of the argument, or the translator's of the variable */
+    uint32_t number;  /* index of the argument, or the translator's of the variable */
+    uint32_t counted; /* check_count.c's number of it */
 } soft_range;
 
 /* Accesses by one instruction: thread t's, if it makes one, is at `low` + `step` * (t - `first`'s).
@@ -92,6 +94,7 @@ typedef struct soft_check {
     soft_order order; /* owned */
     soft_rewrite rewrite;
     soft_findings findings;
+    struct soft_count *count; /* owned; NULL: the launch is checked, and not counted */
     soft_guard guard;
     bool is_overdue;
     /* the threadgroup's threads */

@@ -196,6 +196,11 @@ soft_finding_describe(const soft_finding *finding, const soft_image *image,
                  "a thread still runs after %llu s (SOFTMETAL_KERNEL_TIMEOUT)",
                  (unsigned long long)finding->first);
         break;
-    default: snprintf(text, SOFT_TEXT_NBYTES, "the checker has no memory left");
+    default:
+        snprintf(text, SOFT_TEXT_NBYTES, "%s",
+                 finding->first == 0
+                     ? "the checker has no memory left"
+                     : "a SIMD-group does more between two places where its lanes meet than "
+                       "there is room for to count; launch it with shorter loops");
     }
 }

@@ -69,7 +69,7 @@ typedef struct soft_finding {
     uint32_t returned[3]; /* a thread */
     /* NULL, STRAY, FAULT: the address.  MISALIGNED: how far past a multiple, of what.  ARRAY,
      * VECTOR: the index, and how many items there are.  SHIFT: by how much, and the bits of the
-     * number.  OVERDUE: seconds. */
+     * number.  OVERDUE: seconds.  NO_MEMORY: not 0, if a loop is too long to be counted. */
     uint64_t first, second;
     uint64_t times; /* in this launch */
 } soft_finding;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "softmetal/checker/counts.h"
 #include "softmetal/kernels/image.h"
 
 #define MOST_KERNELS 256
@@ -87,8 +88,9 @@ soft_dispatch_clear_argument(soft_dispatch *dispatch, size_t index)
     return argument;
 }
 
-/* Of the largest type that a kernel may find there, a long4. */
-#define BYTES_ALIGNMENT 32
+/* Of a cache line: what a launch counts is no matter of the address.  It is more than the largest type
+ * asks for that a kernel may find there, a long4. */
+#define BYTES_ALIGNMENT 128
 
 bool
 soft_argument_set_bytes(soft_argument *argument, const void *bytes, size_t nbytes)
@@ -117,6 +119,10 @@ soft_dispatch_copy(const soft_dispatch *dispatch)
     if (copy->kernel.image != NULL) {
         (void)soft_image_retain(copy->kernel.image);
     }
+    if (copy->kernel.counting != NULL) {
+        (void)soft_image_retain(copy->kernel.counting);
+        copy->count_tag = soft_counts_tag(&copy->kernel.counting->has_counted);
+    }
     bool is_whole = true;
     for (int index = 0; index < copy->count; index++) {
         soft_argument *argument = &copy->arguments[index];
@@ -143,6 +149,7 @@ soft_dispatch_free(soft_dispatch *dispatch)
         free(dispatch->arguments[index].bytes);
     }
     soft_image_release(dispatch->kernel.image);
+    soft_image_release(dispatch->kernel.counting);
     free(dispatch);
 }
 
@@ -164,7 +171,9 @@ extent_of(const soft_argument *argument)
 static bool
 run_image(const soft_dispatch *dispatch, char **text)
 {
-    soft_launch launch = {.kernel = dispatch->kernel.image->name};
+    soft_loaded_image *image =
+        dispatch->count_tag != 0 ? dispatch->kernel.counting : dispatch->kernel.image;
+    soft_launch launch = {.kernel = image->name, .count_tag = dispatch->count_tag};
     char error[4096] = "";
     for (int axis = 0; axis < 3; axis++) {
         size_t grid = dispatch->grid[axis], group = dispatch->group[axis];
@@ -178,7 +187,7 @@ run_image(const soft_dispatch *dispatch, char **text)
     }
     memcpy(launch.threadgroup_nbytes, dispatch->threadgroup_nbytes,
            sizeof launch.threadgroup_nbytes);
-    bool is_done = soft_image_run(dispatch->kernel.image, &launch, error, sizeof error);
+    bool is_done = soft_image_run(image, &launch, error, sizeof error);
     *text = is_done ? NULL : strdup(error);
     return is_done;
 }

@@ -23,7 +23,9 @@ typedef struct soft_kernel {
     const char *name;      /* borrowed for ever; NULL: of an image */
     softmetal_kernel *run; /* in C */
     soft_loaded_image
-        *image;       /* compiled; borrowed from the pipeline, owned (+1) by a dispatch */
+        *image; /* compiled; borrowed from the pipeline, owned (+1) by a dispatch */
+    soft_loaded_image
+        *counting;    /* the same kernel as one that counts, owned alike; NULL: none */
     unsigned written; /* bit i: argument i is written */
 } soft_kernel;
 
@@ -39,7 +41,8 @@ typedef struct soft_dispatch {
     soft_kernel kernel;
     size_t grid[3], group[3]; /* threads */
     soft_u32 threadgroup_nbytes[SOFT_MOST_ARGUMENTS];
-    int count; /* one more than the highest index of an argument */
+    uint64_t count_tag; /* counts.h; 0: it is not counted */
+    int count;          /* one more than the highest index of an argument */
     soft_argument arguments[];
 } soft_dispatch;
 

@@ -21,6 +21,7 @@ typedef struct soft_loaded_image {
     soft_image *image; /* what the kernel says of itself; borrowed from the library */
     uint64_t
         group_ns; /* of one of its threadgroups, as the last launch found; 0: not known; atomic */
+    int has_counted;  /* a launch of it was counted for all (counts.h); atomic */
     const char *name; /* of the kernel; behind the path */
     char path[];
 } soft_loaded_image;

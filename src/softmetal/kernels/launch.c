@@ -240,7 +240,7 @@ run_checked(work *work, soft_threadgroup *group, const soft_loaded_image *image,
     }
     bool is_done = soft_threadgroup_run(group, &work->run, 0, work->run.group_count);
     snprintf(error, error_nbytes, "%s", is_done ? "" : work->run.text);
-    return soft_check_end(error, error_nbytes) && is_done;
+    return soft_check_end(is_done, error, error_nbytes) && is_done;
 }
 
 /* The number of threadgroups; 0 with a text: these extents are not Metal's. */
@@ -292,6 +292,10 @@ soft_image_run(soft_loaded_image *image, const soft_launch *launch, char *error,
     work.run.is_checked = facts->is_checked;
     work.run.is_poisoned = soft_settings_get(SOFT_POISON) != 0;
     soft_shuffle_begin(&work.run.shuffle, group_count);
+    if (facts->is_counting) { /* counts are no matter of the seed */
+        work.run.shuffle.order = SOFT_ORDER_FIRST;
+        work.run.is_poisoned = false;
+    }
     work.run.is_straight = !facts->has_syncs && work.run.shuffle.order == SOFT_ORDER_FIRST;
     bool is_done;
     if (facts->is_checked) {

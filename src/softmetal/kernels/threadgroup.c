@@ -272,15 +272,25 @@ let_others_run(soft_threadgroup *group)
 
 /* ---- what runs on a fiber ---- */
 
+/* Threads from `index` on that are of one row and, where they are counted, of one SIMD-group. */
+SOFT_ON_FIBER static soft_u32
+count_at_once(const soft_threadgroup *group, soft_u32 index)
+{
+    soft_u32 width = group->placement.size[0], count = width - index % width;
+    soft_u32 lanes = SOFT_SIMD_WIDTH - index % SOFT_SIMD_WIDTH;
+    return group->run->image->is_counting && lanes < count ? lanes : count;
+}
+
 /* Row by row; the checker wants to know whose turn it is. */
 SOFT_ON_FIBER static void
 run_group(soft_threadgroup *group, soft_thread *thread)
 {
-    const soft_u32 *size = group->placement.size;
-    for (soft_u32 row = 0; row < size[1] * size[2]; row++) {
-        soft_placement_of(&group->placement, row * size[0], thread);
-        tell_checker(group, size[0]);
-        group->run->image->run_row(thread, size[0]);
+    soft_u32 count;
+    for (soft_u32 index = 0; index < group->placement.thread_count; index += count) {
+        count = count_at_once(group, index);
+        soft_placement_of(&group->placement, index, thread);
+        tell_checker(group, count);
+        group->run->image->run_row(thread, count);
         if (group->run->is_checked) {
             soft_check_return();
         }
@@ -412,6 +422,7 @@ const soft_runtime soft_threadgroup_runtime = {
     .threadgroup_argument = threadgroup_argument,
     .access = soft_check_access,
     .stop = soft_check_stop_for,
+    .count = soft_check_count,
 };
 
 /* ---- what the OS thread calls ---- */

@@ -219,6 +219,11 @@ template <auto kernel, class... Binders> struct image {
 #if SOFTMETAL_IS_CHECKED
         softmetal_watch.sites = __start_softmetal_sites;
         softmetal_watch.sites_end = __stop_softmetal_sites;
+        softmetal_watch.counted = __start_softmetal_counted;
+        softmetal_watch.counted_end = __stop_softmetal_counted;
+        softmetal_watch.executions = __start_softmetal_executions;
+        softmetal_watch.executions_end = __stop_softmetal_executions;
+        softmetal_watch.operations = __start_softmetal_operations;
         made.watch = &softmetal_watch;
 #endif
     }
@@ -280,6 +285,7 @@ template <auto kernel, class... Binders> struct image {
         0,                                                                                     \
         0,                                                                                     \
         SOFTMETAL_IS_CHECKED,                                                                  \
+        SOFTMETAL_IS_COUNTING,                                                                 \
         softmetal::image<(kernel), ##__VA_ARGS__>::run_thread,                                 \
         softmetal::image<(kernel), ##__VA_ARGS__>::run_row,                                    \
         nullptr,                                                                               \

@@ -31,6 +31,7 @@ typedef struct soft_launch {
     soft_u64
         buffer_nbytes[SOFT_MOST_BUFFERS]; /* from there to the end of the view; the checker's */
     const char *kernel; /* its name, for the checker's reports; NULL: not known */
+    soft_u64 count_tag; /* of a launch that counts: whom it is for (counts.h) */
 } soft_launch;
 
 /* One thread of a kernel: what its attributes ask for. */
@@ -48,8 +49,9 @@ typedef struct soft_thread {
 enum {
     SOFT_ACCESS_WRITE = 1,
     SOFT_ACCESS_ATOMIC = 2,
-    SOFT_ACCESS_READ = 4,  /* beside WRITE: the old value counts */
-    SOFT_ACCESS_FENCE = 8, /* no bytes: atomic_thread_fence */
+    SOFT_ACCESS_READ = 4,    /* beside WRITE: the old value counts */
+    SOFT_ACCESS_FENCE = 8,   /* no bytes: atomic_thread_fence */
+    SOFT_ACCESS_BRANCH = 16, /* of a counting image: no bytes; the address is the condition */
 };
 
 /* Why a checked kernel must not go on, and the two numbers that are told with it. */
@@ -77,11 +79,41 @@ typedef struct soft_site {
 } soft_site;
 #define SOFT_NO_KEY (1ull << 63) /* no address is near it */
 
+/* Of a counting image: what the lanes of a SIMD-group did together, the n-th time that each came to
+ * one access.  The k-th of them touched `first` + `step` * k, or each[k]. */
+typedef struct soft_together {
+    soft_u64 next; /* where the next lane's would be; SOFT_NO_KEY: nowhere */
+    soft_u64 step, first;
+    soft_u64 *each; /* NULL: they are such a series */
+    soft_u32 lanes; /* bit i: lane i; 0: none yet */
+} soft_together;
+
+/* An access of a counting kernel.  The first fields are the translator's (counted_code.py), the rest
+ * the run time's. */
+typedef struct soft_counted {
+    const char *file;
+    soft_u32 line, column, nbytes, how;
+    soft_u32 thread; /* whose accesses `at` counts */
+    soft_u32
+        room; /* how many there are from `first` on; behind them is one that none matches */
+    soft_u64 low, span; /* an access that begins there is within `range` */
+    soft_together *at, *first;
+    const void *range;
+    void *rows;                /* what was counted */
+    struct soft_counted *next; /* of those that were carried out since all lanes met */
+    soft_u64 is_used;          /* it is among them */
+} soft_counted;
+
 /* What a checked image and the checker know of the launch that runs; there is one at a time. */
 typedef struct soft_watch {
     soft_u32 thread; /* index in the threadgroup of the thread that runs */
     soft_u32 is_taken;
     soft_site *sites, *sites_end;
+    /* Of a counting image, else NULL: its accesses; how often each block of code that computes was
+     * carried out, and what it computes: lines "block line what type count". */
+    soft_counted *counted, *counted_end;
+    soft_u64 *executions, *executions_end;
+    const char *operations;
 } soft_watch;
 
 /* What the run time does for a kernel.  Each call is made on the stack of the thread that asks. */
@@ -103,6 +135,8 @@ typedef struct soft_runtime {
     void (*access)(const void *address, soft_u64 nbytes, soft_u32 how, soft_site *site);
     /* Never returns. */
     void (*stop)(soft_u32 why, soft_u64 first, soft_u64 second, const void *site);
+    /* Of counting images, instead of `access`. */
+    void (*count)(const void *address, soft_counted *counted, const void *site);
 } soft_runtime;
 
 typedef enum { SOFT_ARGUMENT_BUFFER, SOFT_ARGUMENT_THREADGROUP } soft_argument_kind;
@@ -126,6 +160,7 @@ typedef struct soft_image {
     soft_u64 threadgroup_nbytes; /* of its variables; 0 where they are not known beforehand */
     soft_u8 has_syncs;           /* barriers or SIMD-group functions: threads take turns */
     soft_u8 is_checked;
+    soft_u8 is_counting; /* and then is_checked too: it stops where it would do harm */
     void (*run_thread)(const soft_thread *thread);
     /* `count` threads along x from this one on, one after the other; not for has_syncs */
     void (*run_row)(const soft_thread *first, soft_u32 count);

@@ -33,6 +33,11 @@ extern const soft_u64 __stop_softmetal_variables[] __attribute__((weak, visibili
 __attribute__((visibility("hidden"))) inline soft_watch softmetal_watch;
 extern soft_site __start_softmetal_sites[] __attribute__((weak, visibility("hidden")));
 extern soft_site __stop_softmetal_sites[] __attribute__((weak, visibility("hidden")));
+extern soft_counted __start_softmetal_counted[] __attribute__((weak, visibility("hidden")));
+extern soft_counted __stop_softmetal_counted[] __attribute__((weak, visibility("hidden")));
+extern soft_u64 __start_softmetal_executions[] __attribute__((weak, visibility("hidden")));
+extern soft_u64 __stop_softmetal_executions[] __attribute__((weak, visibility("hidden")));
+extern const char __start_softmetal_operations[] __attribute__((weak, visibility("hidden")));
 #endif
 }
 

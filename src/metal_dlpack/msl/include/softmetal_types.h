@@ -12,13 +12,18 @@
  * the run time keeps is no memory of the kernel's) a function of SOFTMETAL_UNSEEN stays a
  * function. */
 #define SOFTMETAL_INLINE inline __attribute__((always_inline, nodebug))
-#if __has_feature(thread_sanitizer)
+#if __has_feature(thread_sanitizer) || defined(SOFTMETAL_COUNTS)
 #define SOFTMETAL_IS_CHECKED 1
 #define SOFTMETAL_UNSEEN                                                                       \
     __attribute__((noinline, nodebug, no_sanitize("thread", "bounds"))) static inline
 #else
 #define SOFTMETAL_IS_CHECKED 0
 #define SOFTMETAL_UNSEEN SOFTMETAL_INLINE
+#endif
+#ifdef SOFTMETAL_COUNTS
+#define SOFTMETAL_IS_COUNTING 1
+#else
+#define SOFTMETAL_IS_COUNTING 0
 #endif
 
 typedef unsigned char uchar;

@@ -1,0 +1,419 @@
+/* check_count.c: see check_count.h.
+ *
+ * Owns:    check->count.
+ * Calls:   check_memory.c, count_state.h.
+ */
+#include "softmetal/checker/check_count.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "softmetal/checker/count_state.h"
+#include "softmetal/fiber.h"
+#include "softmetal/settings.h"
+
+#define FEWEST 8                         /* that a site has room for */
+#define MOST_TOGETHER ((size_t)16 << 20) /* of all sites: 640 MiB */
+#define NO_THREAD UINT32_MAX
+
+/* ---- the launch ---- */
+
+static void
+add_memory(soft_count *count, const soft_check *check, soft_range *range)
+{
+    const soft_image *image = check->launch.image;
+    bool is_threadgroup = range->memory == SOFT_THREADGROUP_MEMORY;
+    range->counted = (uint32_t)count->memory_count;
+    soft_count_memory *made = &count->memories[count->memory_count++];
+    made->base = range->base;
+    made->facts = (soft_counts_memory){
+        .name = "",
+        .is_threadgroup = is_threadgroup,
+        .is_variable = range->is_variable,
+        .number = range->number,
+        .nbytes = range->nbytes,
+    };
+    for (uint32_t i = 0; !range->is_variable && i < image->argument_count; i++) {
+        const soft_argument_facts *facts = &image->arguments[i];
+        if ((facts->kind == SOFT_ARGUMENT_THREADGROUP) == is_threadgroup &&
+            facts->index == range->number) {
+            made->facts.name = (char *)facts->name;
+        }
+    }
+}
+
+static bool
+add_bits(soft_count_memory *view)
+{
+    size_t words = view->facts.nbytes / 64 + 1;
+    view->read_bits = calloc(words, sizeof *view->read_bits);
+    view->written_bits = calloc(words, sizeof *view->written_bits);
+    return view->read_bits != NULL && view->written_bits != NULL;
+}
+
+static void
+forget(soft_counted *site)
+{
+    site->thread = NO_THREAD;
+    site->room = 0;
+    site->low = site->span = 0;
+    site->at = site->first = NULL;
+    site->range = site->rows = site->next = NULL;
+    site->is_used = 0;
+}
+
+bool
+soft_count_open(soft_check *check)
+{
+    soft_count *count = check->count = calloc(1, sizeof *count);
+    if (count == NULL) {
+        return false;
+    }
+    for (soft_counted *site = check->watch->counted; site < check->watch->counted_end; site++) {
+        forget(site);
+    }
+    size_t nbytes =
+        (size_t)((char *)check->watch->executions_end - (char *)check->watch->executions);
+    if (nbytes != 0) {
+        memset(check->watch->executions, 0, nbytes);
+    }
+    bool has_memory = true;
+    for (int i = 0; i < check->view_count; i++) {
+        add_memory(count, check, &check->ranges[i]);
+        has_memory &= add_bits(&count->memories[i]);
+    }
+    if (!has_memory) {
+        soft_count_close(check, false);
+    }
+    return has_memory;
+}
+
+/* ---- accesses that belong together ---- */
+
+/* Not one access more: leave the kernel. */
+SOFT_ON_FIBER static _Noreturn void
+stop_at(soft_check *check, soft_finding found, const void *code)
+{
+    found.at[0] = soft_at_thread(check, check->watch->thread, code);
+    found.count = 1;
+    (void)soft_findings_add(&check->findings, &found);
+    soft_check_stop(check);
+}
+
+/* Memory that this access did not touch last.  False: it is not the kernel's to share. */
+SOFT_ON_FIBER static bool
+find_memory(soft_check *check, uintptr_t at, soft_counted *site, const void *code)
+{
+    const soft_range *range;
+    if (at - check->stack_low < check->stack_nbytes) {
+        return false;
+    }
+    if (check->is_overdue) {
+        stop_at(check,
+                (soft_finding){.kind = SOFT_FOUND_OVERDUE,
+                               .first = soft_settings_get(SOFT_KERNEL_TIMEOUT)},
+                code);
+    }
+    if (soft_count_is_branch(site)) { /* the condition is its address */
+        site->span = 2;
+        return true;
+    }
+    if (!soft_memory_find(check, at, site->nbytes, site->how, &range)) {
+        stop_at(check, soft_memory_refuse(check, at, site->nbytes, site->how), code);
+    }
+    if (range == NULL) {
+        return false;
+    }
+    site->range = range;
+    site->low = range->base;
+    site->span = range->nbytes - site->nbytes + 1;
+    return true;
+}
+
+SOFT_ON_FIBER static void
+check_room(soft_check *check, const void *code, size_t more)
+{
+    soft_count *count = check->count;
+    count->together_count += more;
+    if (count->together_count > MOST_TOGETHER) {
+        stop_at(check, (soft_finding){.kind = SOFT_FOUND_NO_MEMORY, .first = 1}, code);
+    }
+}
+
+SOFT_ON_FIBER static void
+make_room(soft_check *check, soft_counted *site, const void *code)
+{
+    size_t used = site->room, room = used == 0 ? FEWEST : 4 * used;
+    check_room(check, code, room - used);
+    soft_together *made = realloc(site->first, (room + 1) * sizeof *made);
+    if (made == NULL) {
+        soft_check_stop_without_memory(check);
+    }
+    for (size_t i = used; i <= room; i++) {
+        made[i] = (soft_together){.next = SOFT_NO_KEY,
+                                  .step = soft_count_is_branch(site) ? 0 : site->nbytes};
+    }
+    site->first = made;
+    site->at = made + used;
+    site->room = (soft_u32)room;
+}
+
+SOFT_ON_FIBER static uint64_t *
+take_list(soft_check *check, const void *code)
+{
+    soft_count *count = check->count;
+    if (count->chunk == NULL || count->list_count == SOFT_LISTS_OF_CHUNK) {
+        soft_count_lists *next = count->chunk == NULL ? count->chunks : count->chunk->next;
+        if (next == NULL) {
+            check_room(check, code, sizeof *next / sizeof(soft_together));
+            next = malloc(sizeof *next);
+            if (next == NULL) {
+                soft_check_stop_without_memory(check);
+            }
+            next->next = NULL;
+            *(count->chunk == NULL ? &count->chunks : &count->chunk->next) = next;
+        }
+        count->chunk = next;
+        count->list_count = 0;
+    }
+    return count->chunk->lists[count->list_count++];
+}
+
+/* One more lane comes, by its n-th access. */
+SOFT_ON_FIBER static void
+add_lane(soft_check *check, soft_together *one, uintptr_t at, const void *code)
+{
+    soft_u32 bit = 1u << check->watch->thread % SOFT_SIMD_WIDTH;
+    int lanes = __builtin_popcount(one->lanes);
+    if (lanes == 0) { /* the step is the one of the time before: it is mostly right */
+        one->first = at;
+        one->next = at + one->step;
+    }
+    else if (one->each != NULL) {
+        one->each[lanes] = at;
+    }
+    else if (lanes == 1 || at == one->next) {
+        one->step = lanes == 1 ? at - one->first : one->step;
+        one->next = at + one->step;
+    }
+    else {
+        one->each = take_list(check, code);
+        for (int i = 0; i < lanes; i++) {
+            one->each[i] = one->first + one->step * (soft_u64)i;
+        }
+        one->each[lanes] = at;
+        one->next = SOFT_NO_KEY;
+    }
+    one->lanes |= bit;
+}
+
+SOFT_ON_FIBER void
+soft_count_access(soft_check *check, uintptr_t at, soft_counted *site, const void *code)
+{
+    if (at - site->low >= site->span && !find_memory(check, at, site, code)) {
+        return;
+    }
+    if (site->first == NULL || site->at == site->first + site->room) {
+        make_room(check, site, code);
+    }
+    if (!site->is_used) {
+        site->is_used = 1;
+        site->next = check->count->used;
+        check->count->used = site;
+    }
+    add_lane(check, site->at, at, code);
+    site->at += 1;
+}
+
+/* ---- summing up ---- */
+
+/* All lanes of the SIMD-group have met: what they did since they met last is complete. */
+SOFT_ON_FIBER static void
+sum_up_all(soft_check *check)
+{
+    soft_count *count = check->count;
+    for (soft_counted *site = count->used; site != NULL; site = site->next) {
+        soft_together *end = site->first + site->room;
+        for (soft_together *one = site->first; one < end && one->lanes != 0; one++) {
+            soft_count_sum_up(check, site, one);
+            one->next = SOFT_NO_KEY;
+            one->each = NULL;
+            one->lanes = 0;
+        }
+        site->thread = NO_THREAD;
+        site->is_used = 0;
+    }
+    count->used = NULL;
+    count->chunk = NULL;
+    count->list_count = SOFT_LISTS_OF_CHUNK;
+    count->began = 0;
+}
+
+SOFT_ON_FIBER static void
+settle(soft_check *check)
+{
+    sum_up_all(check);
+    if (check->count->lacks_memory) {
+        soft_check_stop_without_memory(check);
+    }
+}
+
+/* ---- the threadgroup ---- */
+
+/* What is counted by address is so for one threadgroup. */
+SOFT_ON_FIBER static void
+end_group(soft_check *check)
+{
+    soft_count *count = check->count;
+    sum_up_all(check);
+    for (size_t i = (size_t)check->view_count; i < count->memory_count; i++) {
+        soft_count_memory *memory = &count->memories[i];
+        if (memory->atomics != NULL) {
+            memset(memory->atomics, 0, (memory->facts.nbytes / 4 + 1) * sizeof(uint32_t));
+        }
+    }
+    if (count->given_nbytes > count->threadgroup_nbytes) {
+        count->threadgroup_nbytes = count->given_nbytes;
+    }
+}
+
+SOFT_ON_FIBER void
+soft_count_group(soft_check *check, uint32_t thread_count)
+{
+    soft_count *count = check->count;
+    end_group(check);
+    settle(check);
+    for (soft_counted *site = check->watch->counted; site < check->watch->counted_end; site++) {
+        if (!soft_count_is_branch(site)) { /* its memory may have been the last threadgroup's */
+            site->span = 0;
+        }
+    }
+    count->given_nbytes = 0;
+    count->simdgroup = UINT32_MAX;
+    count->groups += 1;
+    count->threads += thread_count;
+    count->simdgroups += (thread_count + SOFT_SIMD_WIDTH - 1) / SOFT_SIMD_WIDTH;
+}
+
+SOFT_ON_FIBER void
+soft_count_place(soft_check *check, soft_range *range)
+{
+    soft_count *count = check->count;
+    count->given_nbytes += range->nbytes;
+    memset((void *)range->base, 0, range->nbytes); /* what was there before is no input */
+    for (size_t i = (size_t)check->view_count; i < count->memory_count; i++) {
+        soft_count_memory *memory = &count->memories[i];
+        if (memory->facts.is_variable == range->is_variable &&
+            memory->facts.number == range->number) {
+            memory->base = range->base;
+            range->counted = (uint32_t)i;
+            return;
+        }
+    }
+    add_memory(count, check, range);
+}
+
+SOFT_ON_FIBER static soft_u32
+lanes_of(const soft_check *check, soft_u32 simdgroup)
+{
+    soft_u32 count = check->thread_count - simdgroup * SOFT_SIMD_WIDTH;
+    return count >= SOFT_SIMD_WIDTH ? UINT32_MAX : (1u << count) - 1;
+}
+
+/* A lane goes on that waited for others, but not for all: n goes on too. */
+SOFT_ON_FIBER static void
+find_places(const soft_count *count, soft_u32 thread)
+{
+    soft_u32 bit = 1u << thread % SOFT_SIMD_WIDTH;
+    for (soft_counted *site = count->used; site != NULL; site = site->next) {
+        site->thread = thread;
+        site->at = site->first;
+        while (site->at->lanes & bit) { /* the one behind all has none */
+            site->at += 1;
+        }
+    }
+}
+
+SOFT_ON_FIBER void
+soft_count_switch(soft_check *check, soft_u32 thread, soft_u32 count)
+{
+    soft_count *counting = check->count;
+    soft_u32 lane = thread % SOFT_SIMD_WIDTH, simdgroup = thread / SOFT_SIMD_WIDTH;
+    if (simdgroup != counting->simdgroup) { /* the one before waits at a barrier, or is done */
+        settle(check);
+        counting->simdgroup = simdgroup;
+        counting->possible = (soft_u32)__builtin_popcount(lanes_of(check, simdgroup));
+    }
+    soft_u32 bits = (count >= SOFT_SIMD_WIDTH ? UINT32_MAX : (1u << count) - 1) << lane;
+    if (counting->began & bits) {
+        find_places(counting, thread);
+    }
+    counting->began |= bits;
+}
+
+SOFT_ON_FIBER void
+soft_count_barrier(soft_check *check, const void *site)
+{
+    soft_count *count = check->count;
+    uint32_t offset = soft_check_offset(check, site);
+    settle(check);
+    size_t place = 0;
+    while (place < count->barrier_count && count->barriers[place].offset != offset) {
+        place += 1;
+    }
+    if (place == SOFT_MOST_BARRIERS) {
+        place -= 1; /* more places than that: they are told as one */
+    }
+    if (place == count->barrier_count) {
+        count->barriers[count->barrier_count++] = (soft_counts_barrier){offset, 0};
+    }
+    count->barriers[place].count += 1;
+}
+
+SOFT_ON_FIBER void
+soft_count_meeting(soft_check *check, soft_u32 simdgroup, soft_u32 lanes)
+{
+    soft_u32 running = 0, first = simdgroup * SOFT_SIMD_WIDTH;
+    check->count->meetings += 1;
+    for (soft_u32 left = lanes_of(check, simdgroup); left != 0; left &= left - 1) {
+        soft_u32 lane = (soft_u32)__builtin_ctz(left);
+        running |= (soft_u32)!check->has_returned[first + lane] << lane;
+    }
+    if ((running & ~lanes) == 0) {
+        settle(check);
+    }
+}
+
+/* ---- the end ---- */
+
+void
+soft_count_close(soft_check *check, bool is_done)
+{
+    soft_count *count = check->count;
+    if (is_done) {
+        end_group(check);
+    }
+    if (is_done && !count->lacks_memory) {
+        soft_count_file(check);
+    }
+    for (soft_counted *site = check->watch->counted; site < check->watch->counted_end; site++) {
+        for (soft_count_row *row = site->rows, *next; row != NULL; row = next) {
+            next = row->next;
+            free(row);
+        }
+        free(site->first);
+        forget(site);
+    }
+    for (size_t i = 0; i < count->memory_count; i++) {
+        free(count->memories[i].read_bits);
+        free(count->memories[i].written_bits);
+        free(count->memories[i].atomics);
+    }
+    for (soft_count_lists *chunk = count->chunks, *next; chunk != NULL; chunk = next) {
+        next = chunk->next;
+        free(chunk);
+    }
+    free(count);
+    check->count = NULL;
+}

@@ -1,0 +1,38 @@
+/* count_shape.h: what lanes touch together: how many cache lines, which banks, which bytes.
+ *
+ * Owns:    nothing.
+ * Calls:   nothing.
+ * Threads: any; these are functions of their arguments.
+ * Model:   a line has 128 bytes and begins at a multiple of them.  Threadgroup memory has 32 banks
+ *          of 4 bytes: word w is in bank w % 32.  Different words of one bank come one after the
+ *          other; one word goes to all lanes that want it at once.
+ */
+#ifndef SOFT_COUNT_SHAPE_H
+#define SOFT_COUNT_SHAPE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SOFT_LINE_NBYTES_SHIFT 7
+#define SOFT_BANKS 32
+#define SOFT_WORD_NBYTES_SHIFT 2
+
+/* `count` accesses of `nbytes` each: at `each`, in ascending order, or NULL: at `first` + `step` * k. */
+typedef struct soft_shape {
+    uint64_t first, step;
+    const uint64_t *each; /* borrowed */
+    size_t count, nbytes;
+} soft_shape;
+
+/* In ascending order. */
+soft_shape soft_shape_series(uint64_t first, uint64_t step, size_t count, size_t nbytes);
+soft_shape soft_shape_list(uint64_t *each, size_t count, size_t nbytes); /* sorts `each` */
+
+/* How many lines they touch, and in how many their bytes would lie if they lay close. */
+void soft_shape_lines(const soft_shape *shape, uint64_t *lines, uint64_t *least);
+/* How many rounds the banks need, and how many if the words lay in different banks. */
+void soft_shape_banks(const soft_shape *shape, uint64_t *rounds, uint64_t *least);
+/* Set the bits of the bytes, the first bit of which is that of the byte at `base`. */
+void soft_shape_mark(const soft_shape *shape, uint64_t *bits, uint64_t base);
+
+#endif /* SOFT_COUNT_SHAPE_H */

@@ -1,0 +1,72 @@
+/* count_state.h: one counted launch: what the files that count share.
+ *
+ *     check_count.c       the calls of the checker; which accesses belong together
+ *       │  count_sums.c       what they sum up to
+ *       │  count_filing.c     the sums, copied for whoever asked
+ *       ▼
+ *     count_state.h
+ *
+ * Owns:    as each field says.
+ * Calls:   nothing.
+ * Threads: the OS thread that runs the launch.
+ */
+#ifndef SOFT_COUNT_STATE_H
+#define SOFT_COUNT_STATE_H
+
+#include "softmetal/checker/check_state.h"
+#include "softmetal/checker/counts.h"
+
+#define SOFT_MOST_BARRIERS 64 /* places in the code where threads wait */
+#define SOFT_LISTS_OF_CHUNK 512
+
+/* What one access, or branch, sums up to, in one piece of memory. */
+typedef struct soft_count_row {
+    struct soft_count_row *next;
+    soft_counts_row sums; /* `file` is the image's */
+} soft_count_row;
+
+typedef struct soft_count_memory {
+    soft_counts_memory facts; /* `name` is the image's */
+    uintptr_t base;
+    uint64_t *read_bits, *written_bits; /* owned; one for each byte of a view */
+    uint32_t *atomics; /* owned; one for each word.  NULL: no atomic was here */
+} soft_count_memory;
+
+/* Addresses of lanes that are no series. */
+typedef struct soft_count_lists {
+    struct soft_count_lists *next;
+    uint64_t lists[SOFT_LISTS_OF_CHUNK][SOFT_SIMD_WIDTH];
+} soft_count_lists;
+
+typedef struct soft_count {
+    soft_count_memory memories[SOFT_MOST_RANGES];
+    size_t memory_count;
+    soft_counted *used;        /* sites that were carried out since all lanes met */
+    soft_u32 simdgroup, began; /* which one runs, and which of its lanes have since */
+    soft_u32 possible;         /* lanes of it */
+    uint64_t threads, groups, simdgroups, threadgroup_nbytes, given_nbytes, meetings;
+    soft_counts_barrier barriers[SOFT_MOST_BARRIERS];
+    size_t barrier_count;
+    soft_count_lists *chunks, *chunk; /* owned; the one that is being used */
+    size_t list_count;                /* of that one */
+    size_t together_count;            /* of all sites, and lists */
+    bool lacks_memory;
+} soft_count;
+
+static inline bool
+soft_count_is_branch(const soft_counted *site)
+{
+    return (site->how & SOFT_ACCESS_BRANCH) != 0;
+}
+
+/* ---- count_sums.c ---- */
+
+/* What the lanes did together by this access.  Without memory, count->lacks_memory is set. */
+void soft_count_sum_up(soft_check *check, soft_counted *site, const soft_together *one);
+
+/* ---- count_filing.c ---- */
+
+/* Copies of all that lies in the image, for counts.h; without memory there are none. */
+void soft_count_file(const soft_check *check);
+
+#endif /* SOFT_COUNT_STATE_H */

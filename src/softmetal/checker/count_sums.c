@@ -1,0 +1,181 @@
+/* count_sums.c: what accesses that belong together sum up to: lines, rounds of banks, bytes, branches.
+ *
+ * Owns:    the rows of each access; the bits and words of each piece of memory.
+ * Calls:   count_shape.h; check_memory.c for what an address is part of.
+ * Threads: the OS thread that runs the launch.
+ */
+#include "softmetal/checker/count_state.h"
+
+#include <stdlib.h>
+
+#include "softmetal/checker/count_shape.h"
+#include "softmetal/fiber.h"
+
+SOFT_ON_FIBER static soft_count_row *
+row_of(soft_count *count, soft_counted *site, uint32_t memory)
+{
+    for (soft_count_row *found = site->rows; found != NULL; found = found->next) {
+        if (found->sums.memory == memory) {
+            return found;
+        }
+    }
+    soft_count_row *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        count->lacks_memory = true;
+        return NULL;
+    }
+    made->sums = (soft_counts_row){.file = (char *)site->file,
+                                   .line = site->line,
+                                   .column = site->column,
+                                   .nbytes = site->nbytes,
+                                   .how = site->how,
+                                   .memory = memory};
+    made->next = site->rows;
+    site->rows = made;
+    return made;
+}
+
+SOFT_ON_FIBER static void
+add_atomics(soft_count *count, soft_count_memory *memory, const uint64_t *each, size_t lanes)
+{
+    if (memory->atomics == NULL) {
+        memory->atomics = calloc(memory->facts.nbytes / 4 + 1, sizeof *memory->atomics);
+    }
+    if (memory->atomics == NULL) {
+        count->lacks_memory = true;
+        return;
+    }
+    for (size_t i = 0; i < lanes; i++) {
+        uint32_t now = ++memory->atomics[(each[i] - memory->base) / 4];
+        memory->facts.atomics += 1;
+        if (now > memory->facts.most_atomics) {
+            memory->facts.most_atomics = now;
+        }
+    }
+}
+
+/* These lanes touched the same memory: at `each`, which is sorted, or NULL: as the series is. */
+SOFT_ON_FIBER static void
+sum_up(soft_count *count, soft_counted *site, const soft_range *range, const soft_together *one,
+       uint64_t *each, size_t lanes)
+{
+    soft_count_memory *memory = &count->memories[range->counted];
+    soft_count_row *row = row_of(count, site, range->counted);
+    if (row == NULL) {
+        return;
+    }
+    soft_counts_row *sums = &row->sums;
+    bool is_atomic = (site->how & SOFT_ACCESS_ATOMIC) != 0;
+    sums->executions += 1;
+    sums->lanes += lanes;
+    sums->possible += count->possible;
+    if (is_atomic) {
+        uint64_t list[SOFT_SIMD_WIDTH];
+        for (size_t i = 0; each == NULL && i < lanes; i++) {
+            list[i] = one->first + one->step * i;
+        }
+        add_atomics(count, memory, each == NULL ? list : each, lanes);
+    }
+    soft_shape shape = each == NULL
+                           ? soft_shape_series(one->first, one->step, lanes, site->nbytes)
+                           : soft_shape_list(each, lanes, site->nbytes);
+    uint64_t many, least;
+    if (memory->facts.is_threadgroup) {
+        if (!is_atomic) {
+            soft_shape_banks(&shape, &many, &least);
+            sums->rounds += many;
+            sums->least_rounds += least;
+        }
+        return;
+    }
+    soft_shape_lines(&shape, &many, &least);
+    sums->lines += many;
+    sums->least_lines += least;
+    if (!(site->how & SOFT_ACCESS_WRITE) || (site->how & SOFT_ACCESS_READ)) {
+        soft_shape_mark(&shape, memory->read_bits, memory->base);
+    }
+    if (site->how & SOFT_ACCESS_WRITE) {
+        soft_shape_mark(&shape, memory->written_bits, memory->base);
+    }
+}
+
+SOFT_ON_FIBER static bool
+is_in(const soft_range *range, uint64_t at, size_t nbytes)
+{
+    return at - range->base <= range->nbytes - nbytes;
+}
+
+/* Lanes of one access that touched several arguments: each argument's apart. */
+SOFT_ON_FIBER static void
+sum_up_apart(soft_check *check, soft_counted *site, const soft_together *one, uint64_t *each,
+             size_t lanes)
+{
+    while (lanes > 0) {
+        const soft_range *range;
+        uint64_t here[SOFT_SIMD_WIDTH];
+        size_t count = 0, left = 0;
+        if (!soft_memory_find(check, each[0], site->nbytes, site->how, &range) ||
+            range == NULL) { /* unreached: it was found when the lane came */
+            return;
+        }
+        for (size_t i = 0; i < lanes; i++) {
+            if (is_in(range, each[i], site->nbytes)) {
+                here[count++] = each[i];
+            }
+            else {
+                each[left++] = each[i];
+            }
+        }
+        sum_up(check->count, site, range, one, here, count);
+        lanes = left;
+    }
+}
+
+SOFT_ON_FIBER static void
+sum_up_branch(soft_count *count, soft_counted *site, const soft_together *one, size_t lanes)
+{
+    soft_count_row *row = row_of(count, site, UINT32_MAX);
+    if (row == NULL) {
+        return;
+    }
+    uint64_t taken = 0;
+    for (size_t i = 0; i < lanes; i++) {
+        taken += one->each != NULL ? one->each[i] : one->first + one->step * i;
+    }
+    row->sums.executions += 1;
+    row->sums.lanes += lanes;
+    row->sums.possible += count->possible;
+    row->sums.lines += taken;
+    row->sums.least_lines += taken != 0 && taken != lanes;
+}
+
+SOFT_ON_FIBER void
+soft_count_sum_up(soft_check *check, soft_counted *site, const soft_together *one)
+{
+    size_t lanes = (size_t)__builtin_popcount(one->lanes);
+    if (soft_count_is_branch(site)) {
+        sum_up_branch(check->count, site, one, lanes);
+        return;
+    }
+    const soft_range *range = site->range;
+    uint64_t list[SOFT_SIMD_WIDTH], *each = one->each;
+    bool is_one_range;
+    if (each == NULL) {
+        is_one_range = is_in(range, one->first, site->nbytes) &&
+                       is_in(range, one->first + one->step * (lanes - 1), site->nbytes);
+    }
+    else {
+        is_one_range = true;
+        for (size_t i = 0; i < lanes; i++) {
+            is_one_range &= is_in(range, each[i], site->nbytes);
+        }
+    }
+    if (is_one_range) {
+        sum_up(check->count, site, range, one, each, lanes);
+        return;
+    }
+    for (size_t i = 0; each == NULL && i < lanes; i++) {
+        list[i] = one->first + one->step * i;
+    }
+    sum_up_apart(check, site, one, each == NULL ? list : each, lanes);
+}
