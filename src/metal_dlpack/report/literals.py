@@ -191,8 +191,8 @@ def _compare(keys: list[str], source: str) -> tuple[float, tuple[int, ...]]:
         places[key].append(number)
         if (pattern := _with_holes(key)) is not None:
             with_holes.append((pattern, number))
-    for key in {key for key in keys if len(key) >= _SHORTEST and key not in places}:
-        places[key] = [number for pattern, number in with_holes if pattern.fullmatch(key)]
+    for key in {key for key in keys if len(key) >= _SHORTEST}:
+        places[key] += [number for pattern, number in with_holes if pattern.fullmatch(key)]
     distances: Counter[int] = Counter()
     for at, key in enumerate(keys):
         for number in places[key] if len(key) >= _SHORTEST else ():
@@ -222,7 +222,7 @@ def _with_holes(key: str) -> re.Pattern[str] | None:
     parts = _HOLE.split(key)
     if len(parts) == 1 or len("".join(parts).replace(" ", "")) < _SHORTEST:
         return None
-    return re.compile(".*?".join(map(re.escape, parts)))
+    return re.compile(r"\s*.*?\s*".join(re.escape(part.strip()) for part in parts))
 
 
 def _without_strays(keys: list[str], numbers: list[int], places: dict[str, list[int]]) -> tuple[int, ...]:
