@@ -57,7 +57,10 @@ def test_what_is_no_comment_of_the_line_silences_nothing(reported, above):
 
 
 def test_a_silence_that_is_not_needed_is_said(reported):
-    text = METAL + "kernel void fine(device int *x, uint i [[thread_position_in_grid]])\n{\n    x[i] = 1; // softmetal: benign so\n}\n"
+    text = (
+        METAL
+        + "kernel void fine(device int *x, uint i [[thread_position_in_grid]])\n{\n    x[i] = 1; // softmetal: benign so\n}\n"
+    )
     result = reported(lambda: md.kernel(text)(md.zeros(64, "int32"), n=64))
     assert result["unused_silences"] == [{"where": "program_source:5", "reason": "so"}]
 
@@ -73,7 +76,9 @@ IN_PIECES = (
 def test_a_comment_of_python_at_the_line_of_a_literal_silences_it(reported):
     result = reported(lambda: run(METAL + IN_PIECES))
     assert {one["silenced"]["reason"] for one in result["findings"]} == {"said in Python"}
-    assert {one["silenced"]["where"].rpartition(":")[0] for one in result["findings"]} == {"tests/report/test_silences.py"}
+    assert {one["silenced"]["where"].rpartition(":")[0] for one in result["findings"]} == {
+        "tests/report/test_silences.py"
+    }
 
 
 @pytest.mark.parametrize("row", ["all_write:6", "all_*:6", "program_source:6"])
@@ -91,13 +96,16 @@ def test_a_row_of_a_list_silences_a_kernel_s_line(reported, row):
     ("f:1 yes\nall_write why", "l:2: 'all_write why' is not KERNEL:LINE REASON."),
 ])  # fmt: skip
 def test_a_row_without_a_line_or_a_reason_is_refused(rows, why):
-    with pytest.raises(ValueError, match="^l:") as error:
+    with pytest.raises(ValueError, match=r"^l:") as error:
         silences.read(rows, "l")
     assert str(error.value) == why
 
 
 def test_a_silenced_access_outside_still_ends_its_launch(reported):
-    text = METAL + "kernel void past(device int *x, uint i [[thread_position_in_grid]])\n{\n    x[i + 1] = 1; // softmetal: benign known\n}\n"
+    text = (
+        METAL
+        + "kernel void past(device int *x, uint i [[thread_position_in_grid]])\n{\n    x[i + 1] = 1; // softmetal: benign known\n}\n"
+    )
 
     def run():
         x = md.zeros(64, "int32")

@@ -9,7 +9,7 @@ from typing import Any
 
 from metal_dlpack.msl import for_softmetal
 
-from . import places, silences
+from . import literals, places, silences
 from .recording import FindingRecord, KernelRecord, Record
 
 #: Of schema.json.
@@ -37,8 +37,8 @@ _ACCESSES = {"out-of-bounds", "write-to-const", "null-pointer", "stray-pointer",
 
 
 def root() -> str:
-    """The folder that files are named from: of the repository that the program runs in, or the working folder."""
-    here = os.path.realpath(os.getcwd())
+    """The folder that files are named from: of the repository that the program began in, or where it began."""
+    here = os.path.realpath(literals.began_in())
     folder = here
     while not os.path.exists(os.path.join(folder, ".git")):
         above = os.path.dirname(folder)

@@ -124,7 +124,7 @@ def _metal_files() -> Iterator[str]:
     patterns = ("*.metal", os.path.join("*", "*.metal"), "*.h", os.path.join("*", "*.h"))
     found = (
         file
-        for folder in dict.fromkeys([os.getcwd(), *beside])
+        for folder in dict.fromkeys([began_in(), *beside])
         for pattern in patterns
         for file in glob.iglob(os.path.join(glob.escape(folder), pattern))
     )
@@ -141,6 +141,19 @@ def _is_text_of(file: str, text: str) -> bool:
 
 # ---- which files ----
 
+_began_in = ""
+
+
+def begin() -> None:
+    """Names of files are relative to the working folder, which a program can leave: remember this one."""
+    global _began_in
+    _began_in = os.getcwd()
+
+
+def began_in() -> str:
+    """The working folder when the program began, where that is known."""
+    return _began_in or os.getcwd()
+
 
 def _candidates() -> Iterator[list[tuple[str, dict[str, Any] | None]]]:
     """Groups of files, the likeliest first, each file once."""
@@ -148,7 +161,8 @@ def _candidates() -> Iterator[list[tuple[str, dict[str, Any] | None]]]:
 
     def fresh(files: Iterable[tuple[str, dict[str, Any] | None]]) -> list[tuple[str, dict[str, Any] | None]]:
         kept = []
-        for name, globals_of in files:
+        for given, globals_of in files:
+            name = given if given.startswith("<") else os.path.join(_began_in, given)
             if name not in seen and not _is_ours(name):
                 seen.add(name)
                 kept.append((name, globals_of))

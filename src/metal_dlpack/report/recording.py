@@ -13,7 +13,7 @@ from typing import Any
 
 from metal_dlpack import _core
 
-from . import silences
+from . import literals, silences
 
 #: Of one OS thread.
 MOST_KERNELS = 4096
@@ -70,6 +70,7 @@ MOST_CALLS = 64
 
 def start() -> None:
     """Keep a record from now on, from nothing."""
+    literals.begin()
     _records.clear()
     _calls.clear()
     _core._softmetal_record(True)

@@ -39,7 +39,8 @@ class Reporting:
         leave = os._exit
 
         def end_at_once(status: int) -> NoReturn:
-            leave(status or self.end())
+            found = self.end()
+            leave(status or found)
 
         os._exit = end_at_once
 
@@ -56,7 +57,7 @@ class Reporting:
         _core._softmetal_wait_idle(IDLE_MS)
         words, is_bad = report.ended(report.end(), self.paths)
         for stream in (sys.stdout, sys.stderr):
-            if stream is not None:
+            with contextlib.suppress(AttributeError, ValueError, OSError):  # there is none, or it is closed
                 stream.flush()  # what the program printed stands above
         # Also where the program has replaced sys.stderr.
         with contextlib.suppress(OSError), open(2, "wb", closefd=False) as stderr:

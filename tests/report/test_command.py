@@ -1,0 +1,219 @@
+"""python -m metal_dlpack.softmetal --check, --report and --benign: the report comes however the program ends."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from children import run_child
+
+from metal_dlpack import softmetal
+
+pytestmark = [pytest.mark.needs_kernels, pytest.mark.skipif(not softmetal.is_present(), reason="a Mac has no checker")]
+
+RUNNER = ["-m", "metal_dlpack.softmetal"]
+#: `shared` races with itself at line 10 and 11 of a program that begins with this.
+RACY = '''\
+import atexit, os, sys, threading, time
+import metal_dlpack as md
+
+K = md.kernel("""
+#include <metal_stdlib>
+using namespace metal;
+kernel void turned(device float *x, uint t [[thread_index_in_threadgroup]])
+{
+    threadgroup float shared[64];
+    shared[t] = x[t];
+    x[t] = shared[63 - t]; // {comment}
+}
+""")
+
+
+def run(times=1):
+    x = md.zeros(64)
+    for _ in range(times):
+        K(x, n=64, group=64)
+    x.device.synchronize()
+
+
+'''
+CLEAN = RACY.replace("shared[63 - t]", "shared[t]")
+
+
+def program(tmp_path, end, text=RACY, comment=""):
+    path = tmp_path / "program.py"
+    path.write_text(text.replace("{comment}", comment) + end)
+    return path
+
+
+def ran(tmp_path, path, *options, arguments=(), **keywords):
+    """How it ended, and the report."""
+    file = tmp_path / "report of it.json"
+    done = run_child([*RUNNER, "--report", str(file), *options, str(path), *arguments], cwd=tmp_path, **keywords)
+    return done, json.loads(file.read_text()) if file.exists() else None
+
+
+def lines_found(report):
+    return [sorted((access["file"], access["line"]) for access in one["accesses"]) for one in report["findings"]]
+
+
+FOUND = [[("program.py", 10), ("program.py", 11)]]
+
+#: What the program does last, and the status it has; 1 where a finding makes it so.
+ENDINGS = {
+    "it returns": ("run(3)\nprint('last')", 1),
+    "it exits with 0": ("run(3)\nsys.exit()", 1),
+    "it exits with 3": ("run(3)\nsys.exit(3)", 3),
+    "it exits with a sentence": ("run(3)\nsys.exit('enough')", 1),
+    "it raises": ("run(3)\nraise ValueError('its own')", 1),
+    "it leaves at once": ("run(3)\nos._exit(0)", 1),
+    "it leaves at once with 5": ("run(3)\nos._exit(5)", 5),
+    "another thread runs on": (
+        "def late():\n    time.sleep(0.2)\n    run(3)\nthreading.Thread(target=late).start()", 1),
+    "threads": (
+        "ts = [threading.Thread(target=run) for _ in range(3)]\n[t.start() for t in ts]\n[t.join() for t in ts]", 1),
+    "an exit handler runs kernels": ("atexit.register(run, 3)", 1),
+    "nobody waits for its kernels": ("x = md.zeros(64)\nfor _ in range(3): K(x, n=64, group=64)", 1),
+    "a child is forked": ("run(3)\nif os.fork() == 0:\n    os._exit(0)\nos.wait()", 1),
+    "it goes to another folder": ("run(3)\nos.chdir('/')", 1),
+    "stderr is closed": ("run(3)\nsys.stderr.close()", 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_the_report_comes_however_the_program_ends(tmp_path, ending):
+    end, status = ENDINGS[ending]
+    done, report = ran(tmp_path, program(tmp_path, end))
+    assert done.returncode == status, done.stderr
+    assert lines_found(report) == FOUND
+    assert [(one["name"], one["launches"], one["threads"]) for one in report["kernels"]] == [("turned", 3, 192)]
+    assert report["findings"][0]["launches"] == 3
+    assert done.stderr.count("softmetal: kernel: turned") in ({1} if ending != "threads" else {1, 2, 3})
+    assert "program.py:11" in done.stderr
+    assert "1 kernel, 3 launches, 192 threads" in done.stderr
+    if ending == "it raises":
+        assert done.stderr.index("ValueError: its own") < done.stderr.index("1 kernel, 3 launches")
+
+
+def test_an_interrupted_program_has_a_report(tmp_path):
+    path = program(tmp_path, "run(3)\nprint('ready', flush=True)\ntime.sleep(60)")
+    words = [sys.executable, *RUNNER, "--report", "r.json", str(path)]
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT
+    assert "KeyboardInterrupt" in said
+    assert lines_found(json.loads((tmp_path / "r.json").read_text())) == FOUND
+
+
+@pytest.mark.parametrize(("end", "status"), [("run()", 0), ("sys.exit(3)", 3), ("os._exit(0)", 0), ("1 / 0", 1)])
+def test_a_program_in_which_nothing_is_found_has_its_own_status(tmp_path, end, status):
+    done, report = ran(tmp_path, program(tmp_path, end, CLEAN))
+    assert (done.returncode, report["findings"]) == (status, [])
+    assert "0 findings" in done.stderr
+
+
+def test_a_module_and_its_arguments(tmp_path):
+    program(tmp_path, "print(sys.argv[1:])\nrun()")
+    done = run_child([*RUNNER, "--check", "--report=r.html", "-m", "program", "--check", "x"], cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "['--check', 'x']\n")
+    assert "turned" in (tmp_path / "r.html").read_text()
+
+
+def test_two_processes_write_one_file(tmp_path):
+    """The last one's stands, whole."""
+    path = program(tmp_path, "run(int(sys.argv[1]))")
+    words = [sys.executable, *RUNNER, "--report", "both.json", str(path)]
+    processes = [subprocess.Popen([*words, str(n)], cwd=tmp_path, stderr=subprocess.DEVNULL) for n in (1, 2)]
+    assert [process.wait(120) for process in processes] == [1, 1]
+    report = json.loads((tmp_path / "both.json").read_text())
+    assert report["kernels"][0]["launches"] in {1, 2}
+    assert [one.name for one in tmp_path.iterdir() if "both" in one.name] == ["both.json"]
+
+
+def test_of_a_program_without_its_source_the_kernel_s_own_line_is_said(tmp_path):
+    code = "import py_compile, sys; py_compile.compile('program.py', cfile='bytes.pyc')"
+    path = program(tmp_path, "run()")
+    run_child(["-c", code], cwd=tmp_path, check=True)
+    path.unlink()
+    done = run_child([*RUNNER, "--report", "r.json", "-m", "bytes"], cwd=tmp_path)
+    assert done.returncode == 1
+    (finding,) = json.loads((tmp_path / "r.json").read_text())["findings"]
+    assert {(one["file"], one["line"]) for one in finding["accesses"]} == {(None, 7), (None, 8)}
+    assert "line 8 of the kernel's source (program_source)" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["program_source", "turned.metal"])
+def test_a_kernel_in_a_file_of_metal_has_that_file(tmp_path, name):
+    text = RACY.partition('"""')[2].partition('"""')[0].replace("{comment}", "")
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels" / "turned.metal").write_text(text)
+    before, _, rest = RACY.partition('md.kernel("""')
+    after = rest.partition('""")')[2]
+    end = f"md.kernel(open('kernels/turned.metal').read(), name={name!r})"
+    path = program(
+        tmp_path,
+        "run()",
+        before + (end if name != "program_source" else end.replace(", name='program_source'", "")) + after,
+    )
+    done, report = ran(tmp_path, path)
+    assert done.returncode == 1
+    assert lines_found(report) == [[("kernels/turned.metal", 7), ("kernels/turned.metal", 8)]]
+
+
+def test_silenced_by_a_comment_or_a_list(tmp_path):
+    done, report = ran(tmp_path, program(tmp_path, "run()", comment="as softmetal: benign the order is for show"))
+    assert done.returncode == 1, "behind other words it is no such comment"
+    path = program(tmp_path, "run()", RACY.replace("// {comment}", "// softmetal: benign it is for show"))
+    done, report = ran(tmp_path, path)
+    assert done.returncode == 0
+    assert report["findings"][0]["silenced"]["reason"] == "it is for show"
+    assert "silenced: 1" in done.stderr
+    assert "it is for show" in done.stderr
+    (tmp_path / "benign.txt").write_text("turned:11 it is for show\nturned:99 it was once\n")
+    done, report = ran(tmp_path, program(tmp_path, "run()"), "--benign", "benign.txt")
+    assert done.returncode == 0
+    assert "benign.txt:2: nothing was found there, so this silence is not needed: it was once" in done.stderr
+
+
+@pytest.mark.parametrize(("options", "why"), [
+    (["--report", "r.txt"], "--report: r.txt must end in .html, .json or .sarif"),
+    (["--report", "nowhere/r.json"], "--report: nowhere/r.json cannot be written: there is no folder"),
+    (["--benign", "nowhere"], "--benign: nowhere cannot be read: No such file or directory."),
+    (["--benign", "rows"], "--benign: rows:1: turned:11 has no reason"),
+    (["--report"], "usage: python -m metal_dlpack.softmetal"),
+])  # fmt: skip
+def test_what_cannot_be_done_is_said_before_the_program_runs(tmp_path, options, why):
+    (tmp_path / "rows").write_text("turned:11\n")
+    program(tmp_path, "run()\nprint('it ran')")
+    words = [*options, "program.py"] if len(options) > 1 else options
+    done = run_child([*RUNNER, *words], cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert why in done.stderr
+
+
+def test_a_report_that_cannot_be_written_at_the_end_is_said(tmp_path):
+    (tmp_path / "gone").mkdir()
+    path = program(tmp_path, "run()\nos.rmdir('gone')", CLEAN)
+    done = run_child([*RUNNER, "--report", "gone/r.json", str(path)], cwd=tmp_path)
+    assert done.returncode == 1
+    assert "the report cannot be written to" in done.stderr
+
+
+def test_under_the_check_a_program_pays_for_nothing_else(tmp_path):
+    """Without the option no part of the report is imported."""
+    path = tmp_path / "p.py"
+    path.write_text("import sys\nprint([name for name in sys.modules if 'report' in name and 'metal' in name])\n")
+    assert run_child([*RUNNER, str(path)], cwd=tmp_path).stdout == "[]\n"
+
+
+def test_a_report_of_many_launches_is_bounded(tmp_path):
+    """A thousand kernels of different names are counted each; the time of the report stays short."""
+    begun = time.monotonic()
+    done, report = ran(tmp_path, program(tmp_path, "run(2000)", CLEAN))
+    assert done.returncode == 0
+    assert report["kernels"][0]["launches"] == 2000
+    assert time.monotonic() - begun < 60
