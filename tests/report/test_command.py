@@ -146,19 +146,14 @@ def test_of_a_program_without_its_source_the_kernel_s_own_line_is_said(tmp_path)
     assert "line 8 of the kernel's source (program_source)" in done.stderr
 
 
-@pytest.mark.parametrize("name", ["program_source", "turned.metal"])
+@pytest.mark.parametrize("name", [None, "turned.metal"])
 def test_a_kernel_in_a_file_of_metal_has_that_file(tmp_path, name):
     text = RACY.partition('"""')[2].partition('"""')[0].replace("{comment}", "")
     (tmp_path / "kernels").mkdir()
     (tmp_path / "kernels" / "turned.metal").write_text(text)
     before, _, rest = RACY.partition('md.kernel("""')
-    after = rest.partition('""")')[2]
-    end = f"md.kernel(open('kernels/turned.metal').read(), name={name!r})"
-    path = program(
-        tmp_path,
-        "run()",
-        before + (end if name != "program_source" else end.replace(", name='program_source'", "")) + after,
-    )
+    made = f"md.Library(open('kernels/turned.metal').read(), name={name!r})['turned']"
+    path = program(tmp_path, "run()", before + made + rest.partition('""")')[2])
     done, report = ran(tmp_path, path)
     assert done.returncode == 1
     assert lines_found(report) == [[("kernels/turned.metal", 7), ("kernels/turned.metal", 8)]]

@@ -114,18 +114,26 @@ class File:
     name: str
     address: str  # it names a release
     digest: str  # SHA-256
+    also: str = ""  # where else it is
 
     @property
     def path(self) -> Path:
         return kept_in() / self.name / self.address.rpartition("/")[2]
 
 
-#: Of the suite the newest that could be had. A newer one needs its digest here, and a look at the causes in its test.
 FILES = (
+    File(  # what reports must be
+        "sarif-2.1.0",
+        "https://raw.githubusercontent.com/oasis-tcs/sarif-spec/e0583813964ec43cea53b6b531b402866095ed1f"
+        "/sarif-2.1/schema/sarif-schema-2.1.0.json",
+        "c3b4bb2d6093897483348925aaa73af03b3e3f4bd4ca38cef26dcb4212a2682e",
+    ),
+    # Of the suite the newest that could be had. A newer one needs its digest here, and a look at the causes in its test.
     File(
         "pytorch-2.6.0",
         "https://raw.githubusercontent.com/pytorch/pytorch/v2.6.0/test/test_mps.py",
         "3db8212278a6d778615162e0c201b4de0ce7c337c24f8b706c9d984f5a6214e2",
+        "; PyTorch's source packages have it too",
     ),
 )
 
@@ -165,7 +173,7 @@ def file(name: str) -> Path:
     if not is_there(wanted):
         pytest.skip(
             f"{wanted.path} is not there: run python tests/support/fetched_data.py, or put there what {wanted.address} "
-            f"has (SHA-256 {wanted.digest}); PyTorch's source packages have it too."
+            f"has (SHA-256 {wanted.digest}){wanted.also}."
         )
     return wanted.path
 
