@@ -1,0 +1,119 @@
+"""pytest --softmetal-check and --softmetal-report: one report of the run, also of xdist's workers."""
+
+import json
+
+import pytest
+from children import run_child
+
+from metal_dlpack import softmetal
+
+pytestmark = [pytest.mark.needs_kernels, pytest.mark.skipif(not softmetal.is_present(), reason="a Mac has no checker")]
+
+TESTS = '''
+import numpy as np
+import pytest
+import metal_dlpack as md
+
+SOURCE = """
+#include <metal_stdlib>
+using namespace metal;
+kernel void turned(device float *x, uint t [[thread_index_in_threadgroup]])
+{
+    threadgroup float shared[64];
+    shared[t] = x[t];
+    x[t] = shared[%s];
+}
+"""
+
+@pytest.mark.parametrize("number", range(4))
+def test_it(number):
+    x = md.zeros(64)
+    md.kernel(SOURCE)(x, n=64, group=64)
+    if number == %d:
+        np.asarray(x)
+'''
+RACY, CLEAN, LINE = TESTS % ("63 - t", 2), TESTS % ("t", 2), 13
+
+
+def run(tmp_path, text, *options, **environment):
+    (tmp_path / "test_it.py").write_text(text)
+    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "metal_dlpack", *options]
+    settings = {"PYTEST_ADDOPTS": None, "SOFTMETAL_VALIDATION": None, "SOFTMETAL_KERNEL_CHECK": None, **environment}
+    return run_child(words, cwd=tmp_path, **settings)
+
+
+@pytest.mark.parametrize("workers", [[], ["-n2"]])
+def test_what_was_found_is_reported_once_and_fails_the_run(tmp_path, workers):
+    done = run(tmp_path, RACY, "--softmetal-report", "r.json", "--softmetal-report", "r.sarif", *workers)
+    assert done.returncode == 1
+    assert "1 failed, 3 passed" in done.stdout, "who waits is told"
+    report = json.loads((tmp_path / "r.json").read_text())
+    (finding,) = report["findings"]
+    assert finding["launches"] == report["kernels"][0]["launches"] == 4
+    assert {(one["file"], one["line"]) for one in finding["accesses"]} == {
+        ("test_it.py", LINE - 1),
+        ("test_it.py", LINE),
+    }
+    assert done.stdout.count(f"test_it.py:{LINE}:") == 1
+    assert (tmp_path / "r.sarif").exists()
+
+
+def test_a_finding_that_no_test_waits_for_fails_the_run(tmp_path):
+    done = run(tmp_path, TESTS % ("63 - t", 9), "--softmetal-check")
+    assert "4 passed" in done.stdout
+    assert done.returncode == 1
+    assert run(tmp_path, TESTS % ("63 - t", 9)).returncode == 0, "only where it is asked for"
+
+
+def test_nothing_found_is_said_too(tmp_path):
+    done = run(tmp_path, CLEAN, "--softmetal-check", SOFTMETAL_KERNEL_CHECK="0")
+    assert done.returncode == 0
+    assert "softmetal: 1 kernel, 4 launches, 256 threads" in done.stdout
+    assert "not checked" not in done.stdout
+
+
+def test_the_ini_file_silences_with_a_reason(tmp_path):
+    (tmp_path / "pytest.ini").write_text(
+        f"[pytest]\nsoftmetal_benign =\n    turned:{LINE} it is for show\n    never:1 no\n"
+    )
+    done = run(tmp_path, RACY, "--softmetal-check")
+    assert done.returncode == 0
+    assert "softmetal_benign:1: it is for show" in done.stdout
+    assert "softmetal_benign:2: nothing was found there" in done.stdout
+    assert run(tmp_path, RACY).returncode == 0, "without a report too"
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\nsoftmetal_benign = turned:{LINE}\n")
+    done = run(tmp_path, RACY, "--softmetal-check")
+    assert done.returncode == 4
+    assert f"softmetal_benign:1: turned:{LINE} has no reason" in done.stderr
+
+
+def test_a_file_that_no_report_can_be_is_refused_before_the_tests(tmp_path):
+    done = run(tmp_path, CLEAN, "--softmetal-report", "r.txt")
+    assert done.returncode == 4
+    assert "r.txt must end in .html, .json or .sarif" in done.stderr
+
+
+MLX = '''
+import mlx.core as mx
+
+def test_it():
+    assert mx.metal.is_available()
+    kernel = mx.fast.metal_kernel(name="k", input_names=["x"], output_names=["y"], source="""
+        uint i = thread_position_in_grid.x;
+        y[i] = 2 * x[i + 1];
+    """)
+    (y,) = kernel(inputs=[mx.ones((8,))], grid=(7, 1, 1), threadgroup=(7, 1, 1), output_shapes=[(8,)],
+                  output_dtypes=[mx.float32], init_value=0)
+    assert y.tolist() == [2] * 7 + [0]
+'''
+
+
+def test_softmetal_switches_on_mlx_s_kernels(tmp_path):
+    pytest.importorskip("mlx.core")
+    done = run(tmp_path, MLX, "--softmetal", "--softmetal-check")
+    assert done.returncode == 0, done.stdout
+    assert "1 kernel, 1 launch, 7 threads" in done.stdout
+    done = run(tmp_path, MLX.replace("grid=(7", "grid=(8"), "--softmetal", "--softmetal-report", "r.json")
+    assert done.returncode == 1
+    (finding,) = json.loads((tmp_path / "r.json").read_text())["findings"]
+    assert [(one["file"], one["line"]) for one in finding["accesses"]] == [("test_it.py", 8)]
