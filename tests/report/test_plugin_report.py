@@ -108,8 +108,8 @@ def test_it():
 '''
 
 
+@pytest.mark.needs_mlx
 def test_softmetal_switches_on_mlx_s_kernels(tmp_path):
-    pytest.importorskip("mlx.core")
     done = run(tmp_path, MLX, "--softmetal", "--softmetal-check")
     assert done.returncode == 0, done.stdout
     assert "1 kernel, 1 launch, 7 threads" in done.stdout

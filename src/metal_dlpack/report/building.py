@@ -56,7 +56,7 @@ def build(record: Record) -> Report:
     images = set(record.kernels)
     report = {
         "schema": SCHEMA,
-        "tool": {"name": "metal_dlpack", "version": _version()},
+        "tool": {"name": "metal_dlpack", "version": sys.modules["metal_dlpack"].__version__},
         "program": list(sys.argv),
         "root": folder,
         "kernels": kernels,
@@ -115,12 +115,6 @@ def _identity(finding: dict[str, Any]) -> Any:
 def _order(finding: dict[str, Any]) -> Any:
     first = finding["accesses"][0] if finding["accesses"] else {"file": None, "line": 0}
     return finding["silenced"] is not None, first["file"] or "", first["line"], finding["kind"]
-
-
-def _version() -> str:
-    from metal_dlpack import __version__
-
-    return __version__
 
 
 def named_from(folder: str, file: str | None) -> str | None:
