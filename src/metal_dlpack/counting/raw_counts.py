@@ -70,7 +70,7 @@ def kernel_count(given: tuple[Any, ...], text: str | None = None) -> KernelCount
     text = for_softmetal.source_of_image(raw.image_path) if text is None else text
     memories = [_Memory(*one) for one in raw.memories]
     spaces = _spaces(memories, raw.kernel, text)
-    names = [_name(one) for one in memories]
+    names = _names(memories)
     rows = [_Row(*one) for one in raw.rows]
     accesses = [_access(one, names[one.memory], spaces[one.memory]) for one in rows if not one.how & _BRANCH]
     accesses.sort(key=lambda one: (one.file, one.line, one.column))
@@ -103,8 +103,10 @@ def kernel_count(given: tuple[Any, ...], text: str | None = None) -> KernelCount
     )
 
 
-def _name(memory: _Memory) -> str:
-    return f"threadgroup variable {memory.number}" if memory.is_variable else memory.name
+def _names(memories: list[_Memory]) -> list[str]:
+    """Variables in threadgroup memory are counted, in the order of the source."""
+    numbers = sorted(one.number for one in memories if one.is_variable)
+    return [f"threadgroup variable {numbers.index(one.number)}" if one.is_variable else one.name for one in memories]
 
 
 def _spaces(memories: list[_Memory], kernel: str, text: str | None) -> list[str]:

@@ -27,6 +27,10 @@ add_memory(soft_count *count, const soft_check *check, soft_range *range)
     range->counted = (uint32_t)count->memory_count;
     soft_count_memory *made = &count->memories[count->memory_count++];
     made->base = range->base;
+    /* another library's memory lies wherever its allocator put it: as if a line began there */
+    bool is_foreign =
+        !is_threadgroup && (check->launch.launch->foreign >> range->number & 1) != 0;
+    made->origin = is_foreign ? range->base : 0;
     made->facts = (soft_counts_memory){
         .name = "",
         .is_threadgroup = is_threadgroup,

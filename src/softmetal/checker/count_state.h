@@ -28,6 +28,7 @@ typedef struct soft_count_row {
 typedef struct soft_count_memory {
     soft_counts_memory facts; /* `name` is the image's */
     uintptr_t base;
+    uintptr_t origin; /* where a cache line begins; 0: at each multiple of its size */
     uint64_t *read_bits, *written_bits; /* owned; one for each byte of a view */
     uint32_t *atomics; /* owned; one for each word.  NULL: no atomic was here */
 } soft_count_memory;

@@ -76,9 +76,13 @@ sum_up(soft_count *count, soft_counted *site, const soft_range *range, const sof
         }
         add_atomics(count, memory, each == NULL ? list : each, lanes);
     }
-    soft_shape shape = each == NULL
-                           ? soft_shape_series(one->first, one->step, lanes, site->nbytes)
-                           : soft_shape_list(each, lanes, site->nbytes);
+    uint64_t origin = memory->origin;
+    for (size_t i = 0; each != NULL && origin != 0 && i < lanes; i++) {
+        each[i] -= origin;
+    }
+    soft_shape shape =
+        each == NULL ? soft_shape_series(one->first - origin, one->step, lanes, site->nbytes)
+                     : soft_shape_list(each, lanes, site->nbytes);
     uint64_t many, least;
     if (memory->facts.is_threadgroup) {
         if (!is_atomic) {
@@ -92,10 +96,10 @@ sum_up(soft_count *count, soft_counted *site, const soft_range *range, const sof
     sums->lines += many;
     sums->least_lines += least;
     if (!(site->how & SOFT_ACCESS_WRITE) || (site->how & SOFT_ACCESS_READ)) {
-        soft_shape_mark(&shape, memory->read_bits, memory->base);
+        soft_shape_mark(&shape, memory->read_bits, memory->base - origin);
     }
     if (site->how & SOFT_ACCESS_WRITE) {
-        soft_shape_mark(&shape, memory->written_bits, memory->base);
+        soft_shape_mark(&shape, memory->written_bits, memory->base - origin);
     }
 }
 

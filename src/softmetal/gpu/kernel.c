@@ -184,6 +184,8 @@ run_image(const soft_dispatch *dispatch, char **text)
     for (int index = 0; index < dispatch->count; index++) {
         launch.buffers[index] = address_of(&dispatch->arguments[index]);
         launch.buffer_nbytes[index] = extent_of(&dispatch->arguments[index]);
+        const soft_storage *storage = dispatch->arguments[index].storage;
+        launch.foreign |= (soft_u32)(storage != NULL && storage->is_foreign) << index;
     }
     memcpy(launch.threadgroup_nbytes, dispatch->threadgroup_nbytes,
            sizeof launch.threadgroup_nbytes);

@@ -31,7 +31,10 @@ typedef struct soft_launch {
     soft_u64
         buffer_nbytes[SOFT_MOST_BUFFERS]; /* from there to the end of the view; the checker's */
     const char *kernel; /* its name, for the checker's reports; NULL: not known */
-    soft_u64 count_tag; /* of a launch that counts: whom it is for (counts.h) */
+    /* Of a launch that counts: whom it is for (counts.h), and which buffers are memory of another
+     * library's: bit i of `foreign`. */
+    soft_u64 count_tag;
+    soft_u32 foreign;
 } soft_launch;
 
 /* One thread of a kernel: what its attributes ask for. */
