@@ -129,9 +129,10 @@ def mlx_kernels() -> AbstractContextManager[object]:
     ``mx.device_info()`` answer as on a Mac; MLX's own operations run on its CPU.  Switch it on before a package that
     asks them is imported.
 
-    Inputs are evaluated at the call, not later as on a Mac, and shared; each output is copied once.  ``mx.compile``
-    returns functions that run as they are.  ``mx.grad`` and ``mx.vmap`` of a kernel are refused as on a Mac;
-    ``mx.custom_function`` gives it a ``vjp`` or a ``jvp``.
+    Inputs are evaluated at the call, not later as on a Mac, and shared; for a source with vectors they are copied:
+    MLX aligns its memory on the CPU to 8 bytes.  Outputs are copied once.  ``mx.compile`` gives functions that run
+    as they are.  ``mx.grad`` and ``mx.vmap`` of a kernel are refused as on a Mac; ``mx.custom_function`` gives it a
+    ``vjp`` or a ``jvp``.
 
     Returns
     -------

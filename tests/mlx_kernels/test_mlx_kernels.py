@@ -88,6 +88,15 @@ def test_inputs_are_shared(mx, run):
     assert out.tolist() == [0]
 
 
+@pytest.mark.parametrize("checked", [0, 1])
+def test_vectors_lie_as_on_a_mac(mx, run, settings, checked):
+    """MLX's memory begins 8 bytes behind a multiple of 16 on the CPU, and on a page on a Mac."""
+    settings(kernel_check=checked)
+    x = mx.arange(32).astype(mx.float32)
+    source = HERE + "float4 v = ((const device float4 *)a)[i]; out[i] = v.x + v.w;"
+    assert run(source, [x], (8,), grid=8, threadgroup=8)[0].tolist() == [8 * i + 3 for i in range(8)]
+
+
 # ---- strides ----
 
 

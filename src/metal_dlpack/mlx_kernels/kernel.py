@@ -5,6 +5,7 @@ MLX's own kernel object, which cannot run here, checks the arguments of each cal
 
 from __future__ import annotations
 
+import re
 import threading
 from pathlib import Path
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 #: What MLX puts in front of every kernel, from the headers in its wheel.
 _MLX_HEADERS = '#include <metal_stdlib>\n#include "mlx/backend/metal/kernels/utils.h"\n'
+#: The CPU's allocations of MLX lie at multiples of 8, Metal's at multiples of a page; vectors want more than 8.
+VECTOR_NBYTES = 16
+VECTORS = re.compile(r"\b(?:bool|u?char|u?short|u?int|u?long|half|float|bfloat)[234](?:x[234])?\b|\bvec\b|\balignas\b")
 #: What MLX says of an array that stands for values to come.
 _NO_VALUES = "[eval] Attempting to eval an array during function transformations"
 #: What MLX says of right arguments where there is no Metal.
@@ -72,6 +76,7 @@ class Kernel:
         self._own = own  # MLX's kernel object
         self._written = parts
         self._is_checked = is_checked  # a setting, which can change between two calls
+        self._has_vectors = VECTORS.search(parts.header + parts.source) is not None
         self._compiled: dict[Any, Any] = {}  # _core.Kernel, by what the source depends on and by whether it is checked
 
     def __repr__(self) -> str:
@@ -93,7 +98,8 @@ class Kernel:
         """Run the kernel, wait for it, and return its outputs as a list of mx.array.
 
         Parameters, errors and the generated source are those of MLX's kernel.  Unlike there, the inputs are evaluated
-        at the call.  They are shared; each output is copied once, into MLX's memory.  An output without init_value
+        at the call.  They are shared, unless the source has vectors, which want an alignment that MLX's memory on the
+        CPU has not: then they are copied.  Each output is copied once, into MLX's memory.  An output without init_value
         begins as NaN, or as the type's largest integer, where on a Mac it holds old bytes.
 
         Raises MLX's own ValueError and TypeError of wrong arguments, BuildError (a RuntimeError and a CompileError) for
@@ -158,8 +164,9 @@ class Kernel:
         items = _core.from_dlpack(x)
         if self.is_made_contiguous and not _is_row_contiguous(items):
             items = _core.from_dlpack(self._mx.contiguous(x))
-        if items.size < FEWEST_IN_DEVICE and items.byte_offset % 4:
-            items = items.copy()  # Metal wants such offsets in constant memory; MLX does not ask
+        is_misplaced = items.size < FEWEST_IN_DEVICE and items.byte_offset % 4  # for constant memory; MLX does not ask
+        if is_misplaced or (self._has_vectors and items.byte_offset % VECTOR_NBYTES and _is_row_contiguous(items)):
+            items = items.copy()
         if items.ndim == 0:
             return [items]
         asked = {"shape": (items.shape, "int32"), "strides": (items.strides, "int64")}
