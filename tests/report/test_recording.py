@@ -1,0 +1,155 @@
+"""What C hands over while a record is kept, and that it never touches the work."""
+
+import threading
+
+import numpy as np
+import pytest
+from seeded_kernels import SEEDED
+
+import metal_dlpack as md
+from metal_dlpack import _core, softmetal
+from metal_dlpack.report import recording
+
+pytestmark = [pytest.mark.needs_kernels, pytest.mark.skipif(not softmetal.is_present(), reason="a Mac has no checker")]
+
+METAL = "#include <metal_stdlib>\nusing namespace metal;\n"
+SHIFTED = (
+    METAL
+    + """kernel void shifted(device float *x, constant int &by, uint i [[thread_position_in_grid]])
+{
+    x[int(i) + by] = 1;
+}
+"""
+)
+
+
+def test_a_finding_is_its_values(reported):
+    """Each of them beside what the sentence says, for offsets before and behind the memory."""
+    for by in (-3, 5):
+
+        def run(by=by):
+            x = md.zeros((4, 4))
+            md.kernel(SHIFTED)(x, by, n=16, group=16)
+            with pytest.raises(md.MetalError, match=r"shifted: a thread writes outside its memory"):
+                np.asarray(x)
+
+        (one,) = reported(run)["findings"]
+        item = -3 if by < 0 else 16
+        assert (one["offset"], one["nbytes"], one["item"]) == (4 * item, 4, item)
+        memory = {"kind": "buffer", "index": 0, "name": "x", "nbytes": 64, "type": "float", "item_nbytes": 4}
+        assert one["memory"] == memory
+        assert f"bytes {4 * item} to {4 * item + 3} of buffer 0 (x), which has 64 bytes" in one["text"]
+        assert (one["grid"], one["group"]) == ([16, 1, 1], [16, 1, 1])
+        assert [(a["name"], a["index"], a["dtype"], a["shape"], a["nbytes"]) for a in one["arguments"]] == [
+            ("x", 0, "float32", [4, 4], 64),
+            ("by", 1, None, None, 4),
+        ]
+        (access,) = one["accesses"]
+        assert (access["thread"], access["does"]) == ([0 if by < 0 else 16 - by, 0, 0], "writes")
+
+
+@pytest.mark.parametrize(("statement", "kind", "numbers"), [
+    ("int a[4] = {1, 2, 3, 4}; x[i] = a[n - 1];", "array-index", {"index": 7, "items": 4}),
+    ("x[i] = 1u << uint(n + 25);", "shift-amount", {"amount": 33, "bits": 32}),
+    ("x[i] = *(device int *)((device char *)x + 2);", "misaligned", {"bytes_past": 2, "alignment": 4}),
+])  # fmt: skip
+def test_the_numbers_of_a_finding(reported, statement, kind, numbers):
+    text = (
+        METAL
+        + f"kernel void k(device int *x, constant int &n, uint i [[thread_position_in_grid]])\n{{\n    {statement}\n}}\n"
+    )
+
+    def run():
+        with pytest.raises(md.MetalError):
+            ran(text)
+
+    (one,) = reported(run)["findings"]
+    assert (one["kind"], one["numbers"]) == (kind, numbers)
+
+
+def ran(text):
+    x = md.zeros(8, "int32")
+    md.kernel(text)(x, 8, n=4)
+    return np.asarray(x)
+
+
+@pytest.mark.parametrize("name", ["finding", "launch", "call"])
+def test_a_recorder_that_fails_touches_nothing(reported, monkeypatch, name, capfd):
+    """The launch ends as without it, and what was found is printed."""
+
+    def fail(*_):
+        raise RuntimeError(name)
+
+    monkeypatch.setattr(recording, name, fail)
+    seeded = SEEDED[0]
+    reported(lambda: seeded.run(seeded.source(seeded.defects[0]), 2))
+    assert "softmetal: kernel: total: one thread writes and another reads" in capfd.readouterr().err
+    x = md.full((256,), 1, "float32")
+    out = md.zeros(4)
+    reported(lambda: md.kernel(seeded.source())(x, out, n=256, group=64))
+    assert np.asarray(out).tolist() == [64] * 4
+
+
+def test_the_first_finding_is_printed_and_all_are_counted(reported, capfd):
+    seeded = SEEDED[0]
+    before = softmetal.reports("kernel")
+    reported(lambda: seeded.run(seeded.source(seeded.defects[0]), 5))
+    assert capfd.readouterr().err.count("softmetal: kernel: total") == 1
+    assert softmetal.reports("kernel") - before == 5
+
+
+def test_launches_of_many_streams_and_threads_are_all_counted(reported):
+    kernel = md.kernel(METAL + "kernel void ones(device int *x, uint i [[thread_position_in_grid]]) { x[i] = 1; }")
+
+    def work():
+        stream = md.Stream()
+        for _ in range(20):
+            kernel(md.zeros(32, "int32"), n=32, stream=stream)
+        stream.synchronize()
+
+    def run():
+        threads = [threading.Thread(target=work) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    (one,) = reported(run)["kernels"]
+    assert (one["launches"], one["threads"]) == (120, 120 * 32)
+
+
+def test_a_record_is_bounded(reported, monkeypatch):
+    """What has no room is counted."""
+    monkeypatch.setattr(recording, "MOST_KERNELS", 3)
+    monkeypatch.setattr(recording, "MOST_FINDINGS", 2)
+
+    def run():
+        for seeded in SEEDED[:6]:
+            seeded.run(seeded.source(seeded.defects[0]))
+
+    result = reported(run)
+    records = len(recording._records)
+    assert len(result["kernels"]) <= 3 * records
+    assert len(result["findings"]) <= 2 * records
+    assert result["lost"] >= 6 - 3 * records
+
+
+def test_a_plain_launch_is_recorded_as_not_checked(reported, metal_settings):
+    metal_settings(kernel_check=0)
+    text = METAL + "kernel void plain(device int *x, uint i [[thread_position_in_grid]]) { x[i] = 7; }"
+
+    def run():
+        metal_settings(kernel_check=0)
+        md.kernel(text)(md.zeros(8, "int32"), n=8)
+
+    (one,) = reported(run)["kernels"]
+    assert (one["name"], one["checked"], one["file"]) == ("plain", False, None)
+
+
+def test_without_a_report_nothing_is_told(monkeypatch):
+    told = []
+    monkeypatch.setattr(recording, "launch", told.append)
+    monkeypatch.setattr(recording, "call", lambda *values: told.append(values))
+    _core._softmetal_record(False)
+    ran(METAL + "kernel void k(device int *x, constant int &n, uint i [[thread_position_in_grid]]) { x[i] = n; }")
+    assert told == []
