@@ -9,7 +9,10 @@ import pytest
 import metal_dlpack as md
 from metal_dlpack import softmetal
 
-pytestmark = pytest.mark.skipif(not softmetal.is_present(), reason="the counts need the software Metal")
+pytestmark = [
+    pytest.mark.needs_kernels,
+    pytest.mark.skipif(not softmetal.is_present(), reason="the counts need the software Metal"),
+]
 
 TYPES = {"uchar": 1, "ushort": 2, "float": 4, "uint2": 8, "float4": 16}
 ITEMS = 512

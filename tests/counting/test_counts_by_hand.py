@@ -6,7 +6,10 @@ import pytest
 import metal_dlpack as md
 from metal_dlpack import softmetal
 
-pytestmark = pytest.mark.skipif(not softmetal.is_present(), reason="the counts need the software Metal")
+pytestmark = [
+    pytest.mark.needs_kernels,
+    pytest.mark.skipif(not softmetal.is_present(), reason="the counts need the software Metal"),
+]
 
 SOURCE = """
 #include <metal_stdlib>

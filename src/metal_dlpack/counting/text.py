@@ -71,9 +71,14 @@ def line_row(one: LineCount) -> tuple[str, ...]:
         f"{one.rounds:,}" if one.rounds else "",
         _ratio(one.rounds, one.least_rounds),
         _share(one.lane_share) if one.accesses else "",
-        f"{one.line}",
+        f"{shortened_file(one.file)}{one.line}",
         one.source if len(one.source) <= MOST_SOURCE else f"{one.source[: MOST_SOURCE - 1]}…",
     )
+
+
+def shortened_file(file: str) -> str:
+    """Before a line's number; nothing for a source without a name."""
+    return "" if file == "program_source" else f"{file.rpartition('/')[2]}:"
 
 
 def weight(one: LineCount, count: LaunchCount) -> float:

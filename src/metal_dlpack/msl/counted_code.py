@@ -56,6 +56,8 @@ _WORDS = {
     **{f"{sign}{one}": one for sign in "us" for one in ("div", "rem")},
     **dict.fromkeys(("shl", "lshr", "ashr"), "shift"),
 }
+#: Files of the library whose loops stand for what a GPU does at once.
+_EMULATES = {"softmetal_simdgroups.h", "softmetal_simdgroup_matrix.h", "softmetal_atomics.h", "softmetal_runtime.h"}
 _SIZES = {"half": 2, "bfloat": 2, "float": 4, "double": 8, "ptr": 8}
 
 
@@ -105,7 +107,19 @@ class _Module:
                 nodes[found[1]] = found[2]
             elif line.startswith("%") and (found := re.match(rf"({_NAME}) = type (.*)", line)):
                 self._types[found[1]] = found[2]
-        self._places = {number: place for number, node in nodes.items() if (place := _place_of(node, nodes))}
+        self._places = {}
+        #: Of a place in the library: the user's that it is inlined at, and the library's file.
+        self._library: dict[str, tuple[str, str]] = {}
+        for number, node in nodes.items():
+            if not node.startswith("!DILocation("):
+                continue
+            place = _place_of(node, nodes)
+            if not is_ours(place[0]):
+                self._places[number] = place
+            else:
+                at = _user_of(number, nodes)
+                if at is not None:
+                    self._library[number] = at, place[0].rpartition("/")[2]
         self._sites: list[_Site] = []
         #: Of each block that computes: (line, what, type) and how often.
         self._blocks: list[Counter[tuple[int, str, str]]] = []
@@ -139,15 +153,21 @@ class _Module:
             if _LABEL.match(line):
                 block = None
             dbg = _DBG.search(line)
-            place = self._places.get(dbg[1]) if dbg else None
-            if dbg is None or place is None or not line.startswith("  "):
+            if dbg is None or not line.startswith("  "):
                 yield line
                 continue
-            yield from self._accesses(line, place, dbg[1], values, pending)
-            operation = _operation(line)
+            at, library = self._library.get(dbg[1], (dbg[1], ""))
+            line = line.replace(dbg[0], f", !dbg !{at}")
+            place = self._places.get(at)
+            if place is None:
+                yield line
+                continue
+            if not (library and _BRANCH.match(line)):
+                yield from self._accesses(line, place, at, values, pending)
+            operation = None if library in _EMULATES else _operation(line)
             if operation is not None:
                 if block is None:
-                    block = _Block(len(self._blocks), dbg[1])
+                    block = _Block(len(self._blocks), at)
                     self._blocks.append(Counter())
                     yield block
                 what, kind, count = operation
@@ -414,20 +434,24 @@ def _type_before_value(operand: str) -> str:
     raise CompilerError(f"LLVM writes an operand that is not known: {operand}")
 
 
-def _place_of(node: str, nodes: dict[str, str]) -> tuple[str, int, int] | None:
-    """(file, line, column) of a place in the user's source."""
-    if not node.startswith("!DILocation("):
-        return None
+def _place_of(node: str, nodes: dict[str, str]) -> tuple[str, int, int]:
+    """(file, line, column) of a place in a source; a file that is not known is nobody's."""
     scope = nodes.get(_number(node, "scope"), "")
-    file = nodes.get(_number(scope, "file"), "")
-    found = re.search(r'filename: "([^"]*)"', file)
-    if found is None:
-        return None
-    name = re.sub(rb"\\([0-9A-F]{2})", lambda code: bytes([int(code[1], 16)]), found[1].encode()).decode(
-        errors="replace"
-    )
+    found = re.search(r'filename: "([^"]*)"', nodes.get(_number(scope, "file"), ""))
+    escaped = found[1].encode() if found else b"<built-in>"
+    name = re.sub(rb"\\([0-9A-F]{2})", lambda code: bytes([int(code[1], 16)]), escaped).decode(errors="replace")
     line, column = re.search(r"line: (\d+)", node), re.search(r"column: (\d+)", node)
-    return None if is_ours(name) else (name, int(line[1]) if line else 0, int(column[1]) if column else 0)
+    return name, int(line[1]) if line else 0, int(column[1]) if column else 0
+
+
+def _user_of(number: str, nodes: dict[str, str]) -> str | None:
+    """The place of the user's at which one of the library is inlined; None: it is the run time's."""
+    while number:
+        node = nodes[number]
+        if not is_ours(_place_of(node, nodes)[0]):
+            return number
+        number = _number(node, "inlinedAt")
+    return None
 
 
 def _number(node: str, name: str) -> str:

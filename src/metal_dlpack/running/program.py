@@ -21,9 +21,10 @@ usage: python -m metal_dlpack.softmetal [OPTION ...] (SCRIPT | -m MODULE) [ARGUM
   --torch          torch's mps device computes; it does so without this too
   --check          look at each access of each kernel; at the end say what was found, and exit with 1
   --report FILE    --check, and write what ran and what was found: FILE.html, FILE.json or FILE.sarif
-  --benign FILE    findings that are meant so: a line for each, KERNEL:LINE REASON"""
+  --benign FILE    findings that are meant so: a line for each, KERNEL:LINE REASON
+  --count          at the end, what the first launch of each kernel did to memory; not with those above"""
 #: Before the program's name; all behind it is the program's.
-FLAGS = {"--torch", "--check"}
+FLAGS = {"--torch", "--check", "--count"}
 WITH_VALUE = {"--report", "--benign"}
 
 
@@ -71,6 +72,8 @@ def main(arguments: list[str]) -> int | None:
     reporting = None
     if options.checks and (reporting := _begun(options)) is None:
         return 2
+    if "--count" in options.flags and not _begins_to_count(options):
+        return 2
     switch_on_when_imported()
     sys.argv[:] = program
     module = sys.modules["__main__"] = types.ModuleType("__main__")  # until the process ends, as exit handlers expect
@@ -105,6 +108,21 @@ def _begun(options: _Options) -> Reporting | None:
     begun = reporting.Reporting(paths)
     begun.begin()
     return begun
+
+
+def _begins_to_count(options: _Options) -> bool:
+    """False: it cannot be done, and stderr says why."""
+    if sys.platform == "darwin" or options.checks:
+        why = "needs the software Metal" if sys.platform == "darwin" else "and --check are two runs"
+        print(f"--count {why}: a launch is counted, or checked.", file=sys.stderr)
+        return False
+    import atexit
+    import importlib
+
+    # By its name: softmetal is what runs this room as a program.
+    counted = importlib.import_module("metal_dlpack.counting").install()
+    atexit.register(lambda: print(*counted.stop(), sep="\n\n", file=sys.stderr))
+    return True
 
 
 def _status_of(error: BaseException) -> int:

@@ -378,13 +378,8 @@ soft_count_barrier(soft_check *check, const void *site)
 SOFT_ON_FIBER void
 soft_count_meeting(soft_check *check, soft_u32 simdgroup, soft_u32 lanes)
 {
-    soft_u32 running = 0, first = simdgroup * SOFT_SIMD_WIDTH;
     check->count->meetings += 1;
-    for (soft_u32 left = lanes_of(check, simdgroup); left != 0; left &= left - 1) {
-        soft_u32 lane = (soft_u32)__builtin_ctz(left);
-        running |= (soft_u32)!check->has_returned[first + lane] << lane;
-    }
-    if ((running & ~lanes) == 0) {
+    if (lanes == lanes_of(check, simdgroup)) {
         settle(check);
     }
 }

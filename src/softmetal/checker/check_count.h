@@ -1,8 +1,8 @@
 /* check_count.h: a checked launch that counts: which accesses belong together, and what they sum up to.
  *
  * The n-th time that each lane of a SIMD-group comes to one access belongs together.  n counts from the
- * last place where all lanes of the SIMD-group that have not returned met: a threadgroup_barrier, or a
- * SIMD-group function.  So lanes that leave a loop earlier than others are missing in its later rounds,
+ * last place where all lanes of the SIMD-group met: a threadgroup_barrier, or a SIMD-group function.
+ * So lanes that leave a loop earlier than others are missing in its later rounds,
  * and lanes in two branches are never together.
  *
  * An image that counts has a soft_counted for each access (softmetal_kernel.h).  It finds by itself most

@@ -11,7 +11,11 @@
  * always inlined and has no lines of its own.  Where a checked image needs to look away (what
  * the run time keeps is no memory of the kernel's) a function of SOFTMETAL_UNSEEN stays a
  * function. */
+#ifdef SOFTMETAL_COUNTS /* counted_code.py tells by the lines which code is the library's */
+#define SOFTMETAL_INLINE inline __attribute__((always_inline))
+#else
 #define SOFTMETAL_INLINE inline __attribute__((always_inline, nodebug))
+#endif
 #if __has_feature(thread_sanitizer) || defined(SOFTMETAL_COUNTS)
 #define SOFTMETAL_IS_CHECKED 1
 #define SOFTMETAL_UNSEEN                                                                       \
