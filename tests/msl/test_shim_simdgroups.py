@@ -104,6 +104,18 @@ def test_shuffles(shim, kind):
     shim.check_values(exact, "int", np.int32, group=96, x=("int", x), y=("int", y))
 
 
+@pytest.mark.parametrize("lanes", [1, 28, 31])
+def test_a_sum_that_fills_from_above_is_that_of_the_lanes_there_are(shim, lanes):
+    x = items(lanes)
+    before = """
+    static int sum(int x) {
+        for (ushort by = 16; by > 0; by /= 2) x += simd_shuffle_and_fill_down(x, 0, by);
+        return simd_broadcast(x, 0);
+    }
+    """
+    shim.check_values({"sum(x)": [x.sum()] * lanes}, "int", np.int32, group=32, before=before, x=("int", x))
+
+
 @pytest.mark.parametrize("group", quickly(40, of=GROUPS))
 def test_votes(shim, group):
     x = items()

@@ -149,10 +149,10 @@ FILES = (
     ),
     # Of the suite the newest that could be had. A newer one needs its digest here, and a look at the causes in its test.
     File(
-        "pytorch-2.6.0",
-        "https://raw.githubusercontent.com/pytorch/pytorch/v2.6.0/test/test_mps.py",
-        "3db8212278a6d778615162e0c201b4de0ce7c337c24f8b706c9d984f5a6214e2",
-        "; PyTorch's source packages have it too",
+        "pytorch-2.12.1",
+        "https://raw.githubusercontent.com/pytorch/pytorch/v2.12.1/test/test_mps.py",
+        "a99be505a9c7519869e1ffad583d5ed8251544ef9c603dddab081491b7fdc7fb",
+        "; Debian's source of pytorch 2.12.1 has it too",
     ),
     File(  # of MLX after 0.32.1
         "mlx-test_fast",

@@ -1,11 +1,9 @@
 """A pytest plugin: PyTorch's own tests of its mps device, on the device of softmetal.torch_mps().
 
-The suite is a file of PyTorch's repository, which is read as data.  `fill` runs its text as it is but for what its
-place needs: a Mac's figures, and the lists of operators that fail on a Mac, which are those of the torch that is
-installed.
+The suite is a file of PyTorch's repository, which is read as data.  `fill` runs its text as it is, and answers what it
+asks of a Mac.  Which operators are expected to fail on a Mac is what the torch that is installed says.
 """
 
-import ast
 import faulthandler
 import gc
 import json
@@ -23,7 +21,7 @@ MACOS = 26.0
 MEMORY = 8 << 30
 SECONDS_A_TEST = 150
 #: Tests that need 5 to 20 GB and do not ask.
-TOO_LARGE = ("test_index_64bit", "test_large_bmm_")
+TOO_LARGE = ("test_index_64bit", "test_large_bmm_", "test_64bit_binops")
 
 
 def run(suite, folder, *, processes=2, words=(), seconds=4 * 3600):
@@ -66,13 +64,8 @@ def fill(module):
     common_utils.MACOS_VERSION = MACOS
     torch.mps._compile_shader = torch.mps.compile_shader  # its name in 2.6
     subprocess.check_output = partial(_check_output, subprocess.check_output)
-    _leave_float64_out()
-    lists = _lists_of_operators()
     suite = Path(os.environ["SUITE"])
-    text = ast.parse(suite.read_text())
-    text.body = [part for part in text.body if getattr(part, "name", None) not in lists]
-    module.update(lists)
-    exec(compile(text, str(suite), "exec"), module)
+    exec(compile(suite.read_text(), str(suite), "exec"), module)
 
 
 def _check_output(usual, command, *args, **keywords):
@@ -80,37 +73,6 @@ def _check_output(usual, command, *args, **keywords):
     if command == ["sysctl", "-n", "hw.memsize"]:
         return str(MEMORY).encode()
     return usual(command, *args, **keywords)
-
-
-def _lists_of_operators():
-    """What torch's release expects to fail on a Mac."""
-    from torch.testing._internal import common_mps
-
-    def with_error_inputs(ops):
-        return common_mps.mps_ops_error_inputs_modifier([op for op in ops if op.error_inputs_func is not None])
-
-    return {  # the suite makes its samples on the CPU
-        "mps_ops_modifier": partial(common_mps.mps_ops_modifier, device_type="cpu"),
-        "mps_ops_grad_modifier": common_mps.mps_ops_grad_modifier,
-        "mps_ops_error_inputs_modifier": with_error_inputs,
-    }
-
-
-def _leave_float64_out():
-    """Torch's samples for mps ask for none; those that the suite takes are the CPU's."""
-    import torch
-    from torch.testing._internal.opinfo.core import OpInfo
-    from torch.utils._pytree import tree_leaves
-
-    usual = OpInfo.sample_inputs
-
-    def sample_inputs(self, device, *args, **keywords):
-        for sample in usual(self, device, *args, **keywords):
-            asked = tree_leaves((sample.input, sample.args, sample.kwargs))
-            if not any(getattr(value, "dtype", value) in (torch.float64, torch.complex128) for value in asked):
-                yield sample
-
-    OpInfo.sample_inputs = sample_inputs
 
 
 def pytest_collection_modifyitems(items):

@@ -63,6 +63,10 @@ def test_attention_by_a_mask_of_booleans(torch, dtype):
     wanted = attend(q, k, v, attn_mask=mask)
     found = attend(q.to("mps"), k.to("mps"), v.to("mps"), attn_mask=mask.to("mps"))
     torch.testing.assert_close(found.cpu(), wanted, rtol=1e-3, atol=1e-3)
+    given = (q.to("mps"), k.to("mps"), v.to("mps"), mask.to("mps"))
+    found, weights = torch.ops.aten._scaled_dot_product_attention_math_for_mps(*given)
+    torch.testing.assert_close(found.cpu(), wanted, rtol=1e-3, atol=1e-3)
+    assert weights.shape == (1, 2, 5, 5) and weights[..., 0, 1:].abs().sum() == 0
 
 
 def test_the_profiler_is_there_and_records_nothing(torch):

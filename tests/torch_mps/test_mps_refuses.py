@@ -183,9 +183,9 @@ def test_the_first_that_falls_back_warns():
 
 
 def test_what_only_a_mac_has_is_refused_in_our_words(torch):
-    x, name = torch.rand(1, 1, 4, 4, device="mps"), "_scaled_dot_product_attention_math_for_mps"
-    with pytest.raises(NotImplementedError, match=f"'aten::{name}' has a kernel on a Mac alone"):
-        getattr(torch.ops.aten, name)(x, x, x)
+    x = torch.rand(1, 4, 4, device="mps")
+    with pytest.raises(NotImplementedError, match="'aten::_mps_convolution' has a kernel on a Mac alone"):
+        torch.ops.aten._mps_convolution(x, x, None, [0], [1], [1], 1)
 
 
 def test_more_than_sixteen_axes_are_refused(torch):

@@ -886,6 +886,21 @@ attention(const Tensor &query, const Tensor &key, const Tensor &value,
                                                               enable_gqa));
 }
 
+// MPS's own form, which also tells the weights of the attention.  Before 2.12 it takes no enable_gqa.
+void
+attention_with_weights(const c10::OperatorHandle &op, Stack *stack)
+{
+    std::vector<c10::IValue> given = torch::jit::pop(*stack, op.schema().arguments().size());
+    auto tensor = [&](size_t index) { return given[index].toOptional<Tensor>(); };
+    auto [output, weights] =
+        at::_scaled_dot_product_attention_math(*tensor(0), *tensor(1), *tensor(2),
+                                               added_mask(tensor(3), *tensor(0)),
+                                               given[4].toDouble(), given[5].toBool(),
+                                               tensor(6), given[7].toOptional<double>(),
+                                               given.size() > 8 && given[8].toBool());
+    torch::jit::push(*stack, output, weights);
+}
+
 #if TORCH_HAS_MPS_STREAMS
 // Work in flight holds the buffers that it uses, on whatever stream.
 void
@@ -908,6 +923,9 @@ TORCH_LIBRARY_IMPL(aten, MPS, library)
     library.impl("convolution_backward_overrideable",
                  torch::CppFunction::makeFromBoxedFunction<&torch_mps::convolution_backward>());
     library.impl("scaled_dot_product_attention", torch_mps::attention);
+    library.impl(
+        "_scaled_dot_product_attention_math_for_mps",
+        torch::CppFunction::makeFromBoxedFunction<&torch_mps::attention_with_weights>());
     library.impl("_convert_weight_to_int4pack", torch_mps::pack_int4);
     library.impl("_weight_int4pack_mm", torch_mps::multiply_int4);
     library.impl("bincount", torch_mps::bincount);
