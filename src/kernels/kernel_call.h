@@ -4,7 +4,7 @@
  *       │  │    │        │
  *       │  │    └────────┴──► launch[]: what is for the launch    kernel_signature.c
  *       └──┴────► values[]: one object a parameter                kernel_signature.c
- *                   │
+ *                   │                                           kernel_outputs.c: those of out=
  *                   ├─► arguments[]: what Metal binds             kernel_arguments.c
  *                   ├─► operands[]: the buffers in use            kernel_arguments.c
  *                   └─► kept[], rooms[], guests[]: what is held   kernel_arguments.c
@@ -30,7 +30,8 @@
     X(group) \
     X(stream) \
     X(threadgroup_memory) \
-    X(strides)
+    X(strides) \
+    X(out)
 
 #define LAUNCH_AS_ENUM(name) LAUNCH_##name,
 enum { LAUNCH_KEYWORD_LIST(LAUNCH_AS_ENUM) LAUNCH_KEYWORDS };
@@ -49,6 +50,7 @@ typedef struct kernel_call {
     bool
         is_stream_named; /* by the caller: who waits for other frameworks, see kernel_launch.c */
     int argument_count, operand_count, kept_count, room_count, guest_count;
+    PyObject *outputs; /* owned: what the call returns; NULL: nothing was asked for by out= */
     PyObject *launch[LAUNCH_KEYWORDS];        /* borrowed; NULL: not given */
     PyObject *values[KERNEL_MOST_PARAMETERS]; /* borrowed; NULL: not given */
     bridge_argument arguments[KERNEL_MOST_PARAMETERS];
@@ -66,6 +68,10 @@ extern bool kernel_calls_are_told;
 int kernel_call_read(kernel_call *call, PyObject *const *args, Py_ssize_t nargs,
                      PyObject *kwnames);
 
+/* kernel_outputs.c: Arrays of out= among `values`, and `outputs`.  -1 with TypeError, ValueError,
+ * MemoryError or MetalError. */
+int kernel_call_add_outputs(kernel_call *call);
+
 /* kernel_arguments.c: fill `arguments` and what they need.  -1 with TypeError, ValueError,
  * OverflowError, BufferError, or what a foreign tensor raised. */
 int kernel_call_bind(kernel_call *call);
@@ -79,8 +85,9 @@ int kernel_call_bind_threadgroup(kernel_call *call);
 int kernel_call_read_grid(const kernel_call *call, bridge_grid *out);
 
 /* kernel_launch.c: the whole call.  `*seconds` NULL: it returns once the kernel is submitted;
- * else once it is done, with the time that the GPU took.  -1 with an exception. */
-int kernel_call_launch(PyObject *kernel, PyObject *const *args, Py_ssize_t nargs,
-                       PyObject *kwnames, double *seconds);
+ * else once it is done, with the time that the GPU took.  What it returns is owned (+1): None, or
+ * what out= asked for; NULL with an exception. */
+PyObject *kernel_call_launch(PyObject *kernel, PyObject *const *args, Py_ssize_t nargs,
+                             PyObject *kwnames, double *seconds);
 
 #endif /* MD_KERNEL_CALL_H */

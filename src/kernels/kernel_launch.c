@@ -59,6 +59,7 @@ begin_call(kernel_call *call, PyObject *kernel)
     call->kernel = kernel_cast(kernel);
     call->state = state_of(kernel);
     call->stream = NULL;
+    call->outputs = NULL;
     call->argument_count = call->operand_count = 0;
     call->kept_count = call->room_count = call->guest_count = 0;
 }
@@ -193,7 +194,7 @@ run(kernel_call *call, double *seconds)
     return result == 0 && call->guest_count > 0 ? tell_guests(call, value) : result;
 }
 
-int
+PyObject *
 kernel_call_launch(PyObject *kernel, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
                    double *seconds)
 {
@@ -204,5 +205,9 @@ kernel_call_launch(PyObject *kernel, PyObject *const *args, Py_ssize_t nargs, Py
         result = run(&call, seconds);
     }
     end_call(&call);
-    return result;
+    if (result < 0) {
+        Py_XDECREF(call.outputs);
+        return NULL;
+    }
+    return call.outputs == NULL ? Py_NewRef(Py_None) : call.outputs;
 }

@@ -139,10 +139,13 @@ typedef struct kernel_source {
     PyObject *source, *device, *name, *defines, *include, *math, *language;
 } kernel_source;
 
-/* +1, or NULL with CompileError, MetalError, TypeError or ValueError.  `*text` is what was
- * compiled: owned (+1), or NULL. */
-bridge_library *kernel_source_compile(md_state *state, const kernel_source *request,
-                                      const device_record *device, PyObject **text);
+/* What is compiled, of a request: owned (+1), and how.  NULL with TypeError or ValueError. */
+PyObject *kernel_source_text(const kernel_source *request, bridge_compile_options *chosen);
+
+/* +1, or NULL with CompileError or MetalError. */
+bridge_library *kernel_source_compile(md_state *state, const char *function,
+                                      const device_record *device, PyObject *text,
+                                      const bridge_compile_options *chosen);
 
 /* CompileError where the source is at fault, else MetalError.  Frees `message`, the compiler's
  * words, which may be NULL. */

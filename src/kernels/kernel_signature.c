@@ -4,7 +4,7 @@
  * Calls:   metal_dlpack/msl/signatures.py for the order that the source says.
  * Threads: the GIL is held.
  * Rule:    a keyword of the launch is never a parameter's: a parameter of such a name is given
- *          by position.
+ *          by position.  Only `out` is both, by what it is given.
  */
 #include "kernels/kernel_call.h"
 
@@ -131,17 +131,25 @@ find_parameter(kernel_call *call, PyObject *name)
     return NULL;
 }
 
+/* Kernels call a parameter `out` as a rule: given anything but shapes, it is the parameter's. */
+static bool
+is_no_shape(PyObject *value)
+{
+    return !PyTuple_Check(value) && !PyList_Check(value) && value != Py_None;
+}
+
 static int
 set_keyword(kernel_call *call, PyObject *name, PyObject *value)
 {
     PyObject **place = find_launch_keyword(call, name);
-    if (place == NULL) {
-        place = find_parameter(call, name);
+    if (place == NULL || (place == &call->launch[LAUNCH_out] && is_no_shape(value))) {
+        PyObject **parameter = find_parameter(call, name);
+        place = parameter == NULL ? place : parameter;
     }
     if (place == NULL) {
         return refuse(call->kernel,
                       "%U: there is no argument '%U'; it takes (%U), and for the launch n, "
-                      "threads, groups, group, stream, threadgroup_memory and strides.",
+                      "threads, groups, group, stream, threadgroup_memory, strides and out.",
                       name);
     }
     if (*place != NULL) {
@@ -165,7 +173,8 @@ refuse_missing(kernel_call *call)
             const char *between = PyUnicode_GET_LENGTH(missing) == 0 ? "" : ", ";
             Py_SETREF(missing,
                       PyUnicode_FromFormat("%U%s'%U'", missing, between, parameter->name));
-            is_taken |= find_launch_keyword(call, parameter->name) != NULL;
+            PyObject **taken = find_launch_keyword(call, parameter->name);
+            is_taken |= taken != NULL && taken != &call->launch[LAUNCH_out];
         }
     }
     int result = refuse(self,
@@ -192,6 +201,9 @@ kernel_call_read(kernel_call *call, PyObject *const *args, Py_ssize_t nargs, PyO
         if (set_keyword(call, PyTuple_GET_ITEM(kwnames, k), args[nargs + k]) < 0) {
             return -1;
         }
+    }
+    if (kernel_call_add_outputs(call) < 0) {
+        return -1;
     }
     for (Py_ssize_t i = 0; i < Py_SIZE(self); i++) {
         if (!self->parameters[i].is_threadgroup && call->values[i] == NULL) {

@@ -142,27 +142,28 @@ compose_source(const kernel_source *request, const char *math)
     return text;
 }
 
-bridge_library *
-kernel_source_compile(md_state *state, const kernel_source *request,
-                      const device_record *device, PyObject **text)
+PyObject *
+kernel_source_text(const kernel_source *request, bridge_compile_options *chosen)
 {
-    bridge_compile_options chosen;
-    bool is_read =
-        read_math(request, &chosen.math) == 0 && read_language(request, &chosen.language) == 0;
-    *text = is_read ? compose_source(request, math_names[chosen.math]) : NULL;
-    const char *source = *text == NULL ? NULL : PyUnicode_AsUTF8(*text);
+    bool is_read = read_math(request, &chosen->math) == 0 &&
+                   read_language(request, &chosen->language) == 0;
+    return is_read ? compose_source(request, math_names[chosen->math]) : NULL;
+}
+
+bridge_library *
+kernel_source_compile(md_state *state, const char *function, const device_record *device,
+                      PyObject *text, const bridge_compile_options *chosen)
+{
+    const char *source = PyUnicode_AsUTF8(text);
     bridge_library *library = NULL;
     if (source != NULL) {
         char *message = NULL;
         bool is_source = false;
-        bridge_status status = WITHOUT_GIL(bridge_library_new(device->handle, source, &chosen,
-                                                              &library, &message, &is_source));
+        bridge_status status = WITHOUT_GIL(
+            bridge_library_new(device->handle, source, chosen, &library, &message, &is_source));
         if (status != BRIDGE_OK) {
-            kernel_source_raise(state, request->function, status, message, is_source);
+            kernel_source_raise(state, function, status, message, is_source);
         }
-    }
-    if (library == NULL) {
-        Py_CLEAR(*text);
     }
     return library;
 }

@@ -138,9 +138,7 @@ MD_SPEC(argument, "Argument", sizeof(ArgumentObject), 0, 0);
 static PyObject *
 kernel_vectorcall(PyObject *op, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
-    return kernel_call_launch(op, args, PyVectorcall_NARGS(nargsf), kwnames, NULL) < 0
-               ? NULL
-               : Py_NewRef(Py_None);
+    return kernel_call_launch(op, args, PyVectorcall_NARGS(nargsf), kwnames, NULL);
 }
 
 PyDoc_STRVAR(kernel_time_doc,
@@ -157,9 +155,11 @@ static PyObject *
 kernel_time(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     double seconds = 0.0;
-    if (kernel_call_launch(op, args, nargs, kwnames, &seconds) < 0) {
+    PyObject *outputs = kernel_call_launch(op, args, nargs, kwnames, &seconds);
+    if (outputs == NULL) {
         return NULL;
     }
+    Py_DECREF(outputs);
     return PyFloat_FromDouble(seconds);
 }
 
@@ -416,11 +416,19 @@ PyDoc_STRVAR(
     "threadgroup_memory : dict of str to int, optional\n"
     "    Bytes for each parameter in threadgroup memory.\n"
     "strides : {'ignore'}, optional\n"
-    "    Take Arrays that are not contiguous too; the kernel knows their strides.\n\n"
+    "    Take Arrays that are not contiguous too; the kernel knows their strides.\n"
+    "out : (shape, dtype), or several of them, optional\n"
+    "    Allocate so many Arrays, whose items are undefined before the kernel, for the "
+    "parameters\n"
+    "    that the kernel may write and for which nothing is given, in their order.\n\n"
+    "Returns\n-------\n"
+    "None; with out= an Array, or a tuple of them.\n\n"
     "Give exactly one of n, threads and groups.  0 threads: the arguments are checked, and\n"
-    "nothing is launched.  Give a parameter with the name of such a keyword by position.  A\n"
-    "call returns None at once; whatever uses the bytes later waits.  Parameters that are not\n"
-    "const count as written.\n\n"
+    "nothing is launched.  Give a parameter with the name of such a keyword by position; only "
+    "one\n"
+    "called out may be given by name too.  A call returns at once; whatever uses the bytes "
+    "later\n"
+    "waits.  Parameters that are not const count as written.\n\n"
     "Raises\n------\n"
     "TypeError, ValueError, OverflowError\n"
     "    An argument does not fit its parameter: the message names both.\n"

@@ -21,7 +21,9 @@ typedef struct {
     PyObject *name;              /* owned: the source's, in errors */
     PyObject *language;          /* owned; NULL: the newest that the system has */
     PyObject *kernels;           /* owned: a tuple of names */
-    PyObject *made;              /* owned: (name, constants) -> Kernel */
+    PyObject *
+        made; /* owned: (name, constants) -> Kernel; the text with an instantiation -> Library */
+    bridge_compile_options chosen; /* how it was compiled */
 } LibraryObject;
 
 static LibraryObject *
@@ -49,35 +51,45 @@ names_of(bridge_library *library)
     return tuple;
 }
 
-/* Owned (+1), or NULL with an exception. */
+/* Of a text as it goes to the compiler: owned (+1), or NULL with an exception. */
 static PyObject *
-library_make(md_state *state, const kernel_source *request)
+library_of_text(md_state *state, const char *function, const device_record *device,
+                PyObject *text, const bridge_compile_options *chosen, PyObject *name,
+                PyObject *language)
 {
-    const device_record *device = device_convert(state, request->function, request->device);
-    PyObject *text;
-    bridge_library *library =
-        device == NULL ? NULL : kernel_source_compile(state, request, device, &text);
-    if (library == NULL) {
-        return NULL;
-    }
-    PyObject *op = state->library_type->tp_alloc(state->library_type, 0);
+    bridge_library *library = kernel_source_compile(state, function, device, text, chosen);
+    PyObject *op =
+        library == NULL ? NULL : state->library_type->tp_alloc(state->library_type, 0);
     if (op == NULL) {
-        Py_DECREF(text);
         bridge_library_release(library);
         return NULL;
     }
     LibraryObject *self = library_cast(op);
     self->library = library;
-    self->text = text;
+    self->text = Py_NewRef(text);
     self->device = device;
-    self->language = Py_XNewRef(request->language);
-    self->name = args_is_given(request->name) ? Py_NewRef(request->name)
-                                              : PyUnicode_FromString("program_source");
+    self->language = Py_XNewRef(language);
+    self->chosen = *chosen;
+    self->name = args_is_given(name) ? Py_NewRef(name) : PyUnicode_FromString("program_source");
     self->kernels = names_of(library);
     self->made = PyDict_New();
     if (self->name == NULL || self->kernels == NULL || self->made == NULL) {
         Py_CLEAR(op);
     }
+    return op;
+}
+
+/* Owned (+1), or NULL with an exception. */
+static PyObject *
+library_make(md_state *state, const kernel_source *request)
+{
+    bridge_compile_options chosen;
+    const device_record *device = device_convert(state, request->function, request->device);
+    PyObject *text = device == NULL ? NULL : kernel_source_text(request, &chosen);
+    PyObject *op = text == NULL ? NULL
+                                : library_of_text(state, request->function, device, text,
+                                                  &chosen, request->name, request->language);
+    Py_XDECREF(text);
     return op;
 }
 
@@ -187,36 +199,140 @@ library_find(PyObject *op, PyObject *name, PyObject *given)
     return kernel;
 }
 
+/* ---- templates that the source does not instantiate ---- */
+
+/* The Library of a text with an instantiation, made once: owned (+1). */
+static PyObject *
+find_or_make_instance(const LibraryObject *self, md_state *state, PyObject *text)
+{
+    PyObject *found = Py_XNewRef(PyDict_GetItemWithError(self->made, text));
+    if (found == NULL && !PyErr_Occurred()) {
+        PyObject *library = library_of_text(state, "Library.kernel", self->device, text,
+                                            &self->chosen, self->name, self->language);
+        if (library != NULL) {
+            found = Py_XNewRef(PyDict_SetDefault(self->made, text, library));
+            Py_DECREF(library);
+        }
+    }
+    return found;
+}
+
+/* `arguments`: a dict of the template's, by name.  Owned (+1). */
+static PyObject *
+library_instantiate(PyObject *op, PyObject *name, PyObject *constants, PyObject *arguments)
+{
+    const LibraryObject *self = library_cast(op);
+    PyObject *asked = PyTuple_Pack(2, name, arguments);
+    PyObject *found =
+        asked == NULL ? NULL : call_python(CALL_SOURCE_INSTANTIATE, self->text, asked);
+    PyObject *host_name, *text, *library = NULL, *kernel = NULL;
+    if (found != NULL && PyArg_ParseTuple(found, "UU", &host_name, &text)) {
+        bool is_there = PyUnicode_GET_LENGTH(text) == PyUnicode_GET_LENGTH(self->text);
+        library = is_there ? Py_NewRef(op) : find_or_make_instance(self, state_of(op), text);
+        kernel = library == NULL ? NULL : library_find(library, host_name, constants);
+    }
+    Py_XDECREF(library);
+    Py_XDECREF(found);
+    Py_XDECREF(asked);
+    return kernel;
+}
+
 PyDoc_STRVAR(
     library_kernel_doc,
-    "kernel($self, name, /, constants=None)\n--\n\n"
+    "kernel($self, name, /, constants=None, **template)\n--\n\n"
     "A kernel of the library, made once for the same constants.\n\n"
     "Parameters\n----------\n"
-    "name : str\n    One of `kernels`.\n"
+    "name : str\n    One of `kernels`; with `template`, a template of a kernel.\n"
     "constants : dict, optional\n"
     "    Values of the function constants that it uses, by name or index: numbers, and "
     "tuples of\n"
     "    numbers for vectors.  One that the source tests by "
-    "is_function_constant_defined may be missing.\n\n"
+    "is_function_constant_defined may be missing.\n"
+    "template : str, int or bool, by name\n"
+    "    Arguments of the template's parameters: kernel('scale', T='half', N=4).  Unless the\n"
+    "    source has this instantiation, it is added to it and the whole is compiled anew.\n\n"
     "Returns\n-------\nKernel\n    The same object for the same name and values.\n\n"
     "Raises\n------\n"
-    "KeyError\n    The library has no such kernel.\n"
+    "KeyError\n    The library has no such kernel, the source no such template.\n"
     "TypeError, OverflowError\n    A constant is missing or unknown, or its value does "
-    "not fit.\n"
-    "CompileError\n    The kernel does not compile with these constants.\n"
+    "not fit;\n    the same of a template's arguments.\n"
+    "CompileError\n    The kernel does not compile with these values.\n"
     "MetalError\n    There is no compiler.\n\n"
     "Threads: the GIL is released while Metal compiles.\n\n"
-    "Source: MTLFunctionConstantValues.");
+    "Source: MTLFunctionConstantValues; Metal Shading Language Specification, host_name.");
 
-ARGS_FUNCTION(library_kernel, op, "Library.kernel", 1, 2, 1, "name", "constants")
+static PyObject *
+library_kernel(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
-    return library_find(op, values[0], values[1]);
+    PyObject *constants = nargs == 2 ? args[1] : NULL, *arguments = NULL, *kernel = NULL;
+    Py_ssize_t nkeywords = kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames);
+    if (nargs != 1 && nargs != 2) {
+        return PyErr_Format(PyExc_TypeError,
+                            "Library.kernel: give the kernel's name, and at most its constants "
+                            "behind it, not %zd arguments.",
+                            nargs);
+    }
+    for (Py_ssize_t k = 0; k < nkeywords; k++) {
+        PyObject *name = PyTuple_GET_ITEM(kwnames, k);
+        if (constants == NULL && PyUnicode_CompareWithASCIIString(name, "constants") == 0) {
+            constants = args[nargs + k];
+            continue;
+        }
+        arguments = arguments == NULL ? PyDict_New() : arguments;
+        if (arguments == NULL || PyDict_SetItem(arguments, name, args[nargs + k]) < 0) {
+            Py_XDECREF(arguments);
+            return NULL;
+        }
+    }
+    kernel = arguments == NULL ? library_find(op, args[0], constants)
+                               : library_instantiate(op, args[0], constants, arguments);
+    Py_XDECREF(arguments);
+    return kernel;
 }
 
 static PyObject *
 library_subscript(PyObject *op, PyObject *name)
 {
     return library_find(op, name, NULL);
+}
+
+/* ---- kernels as attributes ---- */
+
+/* Library's own attributes come first: lib['name'] reaches a kernel of such a name. */
+static PyObject *
+library_getattro(PyObject *op, PyObject *name)
+{
+    const LibraryObject *self = library_cast(op);
+    PyObject *found = PyObject_GenericGetAttr(op, name);
+    if (found != NULL || !PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        return found;
+    }
+    int is_kernel = PySequence_Contains(self->kernels, name);
+    if (is_kernel == 1) {
+        PyErr_Clear();
+        return library_find(op, name, NULL);
+    }
+    return is_kernel < 0 ? NULL
+                         : PyErr_Format(PyExc_AttributeError,
+                                        "Library has no attribute %R, and no kernel of that "
+                                        "name; its kernels are %R.",
+                                        name, self->kernels);
+}
+
+static PyObject *
+library_dir(PyObject *op, PyObject *Py_UNUSED(unused))
+{
+    PyObject *names = PyObject_CallMethod((PyObject *)&PyBaseObject_Type, "__dir__", "O", op);
+    PyObject *all =
+        names == NULL ? NULL : PySet_New(names); /* a kernel may have the name of one */
+    Py_XDECREF(names);
+    for (Py_ssize_t i = 0; all != NULL && i < PyTuple_GET_SIZE(library_cast(op)->kernels);
+         i++) {
+        if (PySet_Add(all, PyTuple_GET_ITEM(library_cast(op)->kernels, i)) < 0) {
+            Py_CLEAR(all);
+        }
+    }
+    return all;
 }
 
 /* ---- kernel() ---- */
@@ -315,6 +431,8 @@ library_dealloc(PyObject *op)
 
 static PyMethodDef library_methods[] = {
     {"kernel", MD_FASTCALL(library_kernel), library_kernel_doc},
+    {"__dir__", library_dir, METH_NOARGS,
+     PyDoc_STR("__dir__($self, /)\n--\n\nThe attributes, and the names of the kernels.")},
     CALL_PYTHON_REPR_HTML,
     {NULL, NULL, 0, NULL},
 };
@@ -357,7 +475,10 @@ PyDoc_STRVAR(
     "    them for impossible, and a RuntimeWarning names each line that asks for them.\n"
     "language : str, optional\n"
     "    A version of Metal's language: '3.1'.  Default: the newest that the system has.\n\n"
-    "lib['name'] is lib.kernel('name'): each Kernel is made when it is first asked for.\n\n"
+    "lib.name, lib['name'] and lib.kernel('name') are one Kernel, made when it is first asked "
+    "for.\n"
+    "A kernel that is called as an attribute of Library's own, such as 'device', is "
+    "lib['device'].\n\n"
     "Raises\n------\n"
     "CompileError\n    The source does not compile; the lines are the user's.\n"
     "MetalError\n    There is no compiler; the message says how to get one.\n"
@@ -368,11 +489,17 @@ PyDoc_STRVAR(
     "Source: MTLDevice newLibraryWithSource:options:error:; docs/kernels.md.");
 
 static PyType_Slot library_slots[] = {
-    {Py_tp_doc, (void *)library_doc},     {Py_tp_new, library_new},
-    {Py_tp_dealloc, library_dealloc},     {Py_tp_traverse, library_traverse},
-    {Py_tp_methods, library_methods},     {Py_tp_getset, library_getset},
-    {Py_tp_members, library_members},     {Py_tp_repr, library_repr},
-    {Py_mp_subscript, library_subscript}, {0, NULL},
+    {Py_tp_doc, (void *)library_doc},
+    {Py_tp_new, library_new},
+    {Py_tp_dealloc, library_dealloc},
+    {Py_tp_traverse, library_traverse},
+    {Py_tp_methods, library_methods},
+    {Py_tp_getset, library_getset},
+    {Py_tp_members, library_members},
+    {Py_tp_repr, library_repr},
+    {Py_mp_subscript, library_subscript},
+    {Py_tp_getattro, library_getattro},
+    {0, NULL},
 };
 
 MD_SPEC(library, "Library", sizeof(LibraryObject), 0, 0);

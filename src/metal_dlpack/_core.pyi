@@ -493,8 +493,9 @@ class Kernel:
         stream: _StreamLike | None = None,
         threadgroup_memory: dict[str, int] | None = None,
         strides: Literal["ignore"] | None = None,
+        out: Any = None,  # (shape, dtype), several of them, or a parameter's Array
         **kwargs: Any,
-    ) -> None: ...
+    ) -> Any: ...  # None; with out= an Array, or a tuple of them
     def count(
         self,
         *args: Any,
@@ -505,6 +506,7 @@ class Kernel:
         stream: _StreamLike | None = None,
         threadgroup_memory: dict[str, int] | None = None,
         strides: Literal["ignore"] | None = None,
+        out: Any = None,
         **kwargs: Any,
     ) -> KernelCount: ...
     def time(
@@ -517,6 +519,7 @@ class Kernel:
         stream: _StreamLike | None = None,
         threadgroup_memory: dict[str, int] | None = None,
         strides: Literal["ignore"] | None = None,
+        out: Any = None,
         **kwargs: Any,
     ) -> float: ...
     def _repr_html_(self) -> str: ...
@@ -540,7 +543,15 @@ class Library:
     def device(self) -> Device: ...
     @property
     def kernels(self) -> tuple[str, ...]: ...
-    def kernel(self, name: str, /, constants: _Constants | None = None) -> Kernel: ...
+    def kernel(
+        self,
+        name: str,
+        /,
+        constants: _Constants | None = None,
+        **template: str | int,  # a bool is an int
+    ) -> Kernel: ...
+    def __getattr__(self, name: str, /) -> Kernel: ...
+    def __dir__(self) -> set[str]: ...
     def __getitem__(self, name: str, /) -> Kernel: ...
     def _repr_html_(self) -> str: ...
 

@@ -18,6 +18,7 @@
     X(CALL_TORCH_POINTERS, "torch_facts", "pointers") \
     X(CALL_TORCH_NEGATED, "torch_facts", "is_negated") \
     X(CALL_SOURCE_COMPOSE, "kernel_source", "compose") \
+    X(CALL_SOURCE_INSTANTIATE, "msl.templates", "instantiate") \
     X(CALL_KERNEL_ORDER, "msl.signatures", "order") \
     X(CALL_SOURCE_ERROR, "compile_errors", "error_of") \
     X(CALL_ARRAY_TEXT, "looking.text", "describe_array") \

@@ -69,7 +69,8 @@
     X(groups) \
     X(group) \
     X(threadgroup_memory) \
-    X(strides)
+    X(strides) \
+    X(out)
 
 /* What is known of a type that was imported from or exported to: see foreign_types.h. */
 #define MD_FOREIGN_TYPES 4

@@ -184,7 +184,7 @@ def _function_of(text: str, kernel: str) -> str:
 
 def _signature(plain: str, at: int, macros: set[str]) -> _Signature | None:
     """The signature behind the mark at `at`; None for what has none there, or none that names its parameters."""
-    head = _head(plain, at)
+    head = head_of(plain, at)
     if head is None:
         return None
     function, opening = head
@@ -206,8 +206,8 @@ def _signature(plain: str, at: int, macros: set[str]) -> _Signature | None:
     return _Signature(function, tuple(parameters), is_whole)
 
 
-def _head(plain: str, at: int) -> tuple[str, int] | None:
-    """The name, and where the `(` of the parameters is."""
+def head_of(plain: str, at: int) -> tuple[str, int] | None:
+    """The name of the function that is declared from `at` on, and where the `(` of its parameters is."""
     name, depth = "", 0
     for found in TOKEN.finditer(plain, at, at + _MOST_LETTERS):
         word = found[2] or ""
