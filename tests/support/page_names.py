@@ -28,6 +28,8 @@ constant bool align_M [[function_constant(0)]];
 kernel void sum(device const float *x, device float *y) { y[0] = x[0] + x[1]; }
 kernel void scale(device float *x, uint i [[thread_position_in_grid]]) { x[i] *= 2; }
 kernel void gemm(device float *x, uint i [[thread_position_in_grid]]) { x[i] *= align_M ? 2 : 3; }
+template <typename T, int N>
+kernel void shift(device const T *x, device T *y, uint i [[thread_position_in_grid]]) { y[i] = x[i] + N; }
 """
 
 

@@ -113,8 +113,8 @@ def _text(name: str, value: object) -> str:
     if isinstance(value, str) and value.strip() and not _NOT_ONE_ARGUMENT.search(value):
         return value.strip()
     raise TypeError(
-        f"Library.kernel: {value!r} is no argument for the template's {name!r}; give a type of Metal's as a str, such as "
-        "'half', an int or a bool."
+        f"Library.kernel: {value!r} is no argument for the template's {name!r}; give a type of Metal's as a str, such "
+        "as 'half', an int or a bool."
     )
 
 
