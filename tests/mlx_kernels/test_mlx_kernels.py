@@ -1,5 +1,6 @@
 """mx.fast.metal_kernel on Linux: calls, values, errors and transformations are as on a Mac."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -426,3 +427,18 @@ def test_nothing_is_imported_or_patched_unless_it_is_asked_for():
         import metal_dlpack.softmetal
         assert "mlx" not in sys.modules
     """)
+
+
+def test_a_call_costs_little_more_than_its_launch(mx, run):
+    """Of all threads' time, so that it does not depend on what else runs: 100 µs, and the launch."""
+    kernel = mx.fast.metal_kernel(name="cheap", input_names=["a"], output_names=["out"], source=COPY)
+    asked = {"output_shapes": [(64,)], "output_dtypes": [mx.float32], "grid": (64, 1, 1), "threadgroup": (64, 1, 1)}
+    x = mx.ones(64)
+
+    def seconds():
+        begin = time.process_time()
+        for _ in range(100):
+            kernel(inputs=[x], **asked)
+        return (time.process_time() - begin) / 100
+
+    assert min(seconds() for _ in range(5)) < 150e-6

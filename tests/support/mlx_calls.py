@@ -17,7 +17,7 @@ CASES = {}
 TOLERANCE = {mx.float32: 2e-4, mx.float16: 4e-3, mx.bfloat16: 3e-2}
 
 
-def case(*modules, tolerance=None, dtypes=(mx.float32,), has_reference=True):
+def case(*modules, tolerance=None, dtypes=(mx.float32,), has_reference=True, is_wild=False):
     """One case for each module and each type of the items: `call(module, dtype)` gives (got, expected)."""
 
     def add(call):
@@ -31,7 +31,7 @@ def case(*modules, tolerance=None, dtypes=(mx.float32,), has_reference=True):
                     got, expected = call(importlib.import_module(module), dtype)
                     return got, expected, TOLERANCE[dtype] if tolerance is None else tolerance
 
-                run.has_reference = has_reference
+                run.has_reference, run.is_wild = has_reference, is_wild
                 assert name not in CASES, name
                 CASES[name] = run
         return call
@@ -245,6 +245,12 @@ def short_convolution(m, dtype):
     conv.eval()
     arguments = (randn(2, 1, 80, dtype=dtype), randn(2, 3, 80, dtype=dtype), None, None)
     return list(conv(*arguments)), list(on_the_cpu(conv, *arguments))
+
+
+@case("mlx_audio.codec.models.encodec.encodec", has_reference=False, is_wild=True)
+def lstm_of_several(m, dtype):
+    """The second sequence's items are taken from behind the end of `cell`."""
+    return list(m.lstm_custom(randn(2, 3, 128), randn(2, 128), randn(2, 32), 1)), None
 
 
 @case("mlx_audio.codec.models.encodec.encodec")
@@ -1033,11 +1039,18 @@ def decoding(m, dtype):
     for dim in DIMS:
         for tokens in (20, 2100):
             cache = filled(m, tokens, dim, bits=4, key_bits=3)
-            cache.update_and_fetch(randn(1, 2, 1, dim), randn(1, 2, 1, dim))
             queries = randn(1, 4, 1, dim)
             got.append(cache.decode_attention(queries, scale=0.125))
             expected.append(attention_by_operations(m, cache, queries, 0.125))
     return got, expected
+
+
+@case(TURBO, has_reference=False)
+def one_more_token(m, dtype):
+    """The sums of SIMD-groups that there are not are added to the norm."""
+    cache = filled(m, 20, 96, bits=4, key_bits=3)
+    cache.update_and_fetch(randn(1, 2, 1, 96), randn(1, 2, 1, 96))
+    return cache.decode_attention(randn(1, 4, 1, 96), scale=0.125), None
 
 
 @case(TURBO)

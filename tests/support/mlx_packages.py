@@ -157,6 +157,13 @@ def largest_difference(got, expected):
     return worst
 
 
+def is_wanted(name, case, words):
+    """One that writes beside its arrays runs under the checker alone, which does not carry that out."""
+    if case.is_wild and os.environ.get("SOFTMETAL_KERNEL_CHECK") != "1":
+        return False
+    return not words or any(word in name for word in words)
+
+
 def run(one):
     """None, or what went wrong."""
     try:
@@ -187,7 +194,7 @@ def main(folders, words):
     sites.watch(mx)
     results, seconds = {}, {}
     for name, case in CASES.items():
-        if not words or any(word in name for word in words):
+        if is_wanted(name, case, words):
             mx.random.seed(7)
             begin = time.perf_counter()
             results[name] = run(case)
