@@ -13,17 +13,32 @@ soft_shape_series(uint64_t first, uint64_t step, size_t count, size_t nbytes)
     return (soft_shape){first, step, NULL, step == 0 ? 1 : count, nbytes};
 }
 
-SOFT_ON_FIBER soft_shape
-soft_shape_list(uint64_t *each, size_t count, size_t nbytes)
+/* A bitonic network: addresses at random would make each branch of another sort a guess. */
+SOFT_ON_FIBER static void
+sort(uint64_t each[SOFT_MOST_TOGETHER])
 {
-    for (size_t i = 1; i < count; i++) {
-        uint64_t one = each[i];
-        size_t place = i;
-        for (; place > 0 && each[place - 1] > one; place--) {
-            each[place] = each[place - 1];
+    for (int run = 2; run <= SOFT_MOST_TOGETHER; run *= 2) {
+        for (int apart = run / 2; apart > 0; apart /= 2) {
+            for (int i = 0; i < SOFT_MOST_TOGETHER; i++) {
+                int other = i ^ apart;
+                if (other > i) {
+                    uint64_t one = each[i], two = each[other];
+                    uint64_t low = one < two ? one : two, high = one < two ? two : one;
+                    each[i] = (i & run) == 0 ? low : high;
+                    each[other] = (i & run) == 0 ? high : low;
+                }
+            }
         }
-        each[place] = one;
     }
+}
+
+SOFT_ON_FIBER soft_shape
+soft_shape_list(uint64_t each[SOFT_MOST_TOGETHER], size_t count, size_t nbytes)
+{
+    for (size_t i = count; i < SOFT_MOST_TOGETHER; i++) {
+        each[i] = UINT64_MAX;
+    }
+    sort(each);
     return (soft_shape){0, 0, each, count, nbytes};
 }
 
@@ -88,7 +103,11 @@ soft_shape_lines(const soft_shape *shape, uint64_t *lines, uint64_t *least)
     }
     else {
         *lines = count_units(shape, SOFT_LINE_NBYTES_SHIFT, NULL);
-        nbytes = count_units(shape, 0, NULL);
+        nbytes = shape->nbytes; /* of the last; of each other, what is before the next */
+        for (size_t i = 1; i < shape->count; i++) {
+            uint64_t apart = shape->each[i] - shape->each[i - 1];
+            nbytes += apart < shape->nbytes ? apart : shape->nbytes;
+        }
     }
     *least = (nbytes + whole - 1) >> SOFT_LINE_NBYTES_SHIFT;
 }

@@ -15,6 +15,7 @@
 
 #define SOFT_LINE_NBYTES_SHIFT 7
 #define SOFT_BANKS 32
+#define SOFT_MOST_TOGETHER 32 /* lanes of a SIMD-group */
 #define SOFT_WORD_NBYTES_SHIFT 2
 
 /* `count` accesses of `nbytes` each: at `each`, in ascending order, or NULL: at `first` + `step` * k. */
@@ -26,7 +27,8 @@ typedef struct soft_shape {
 
 /* In ascending order. */
 soft_shape soft_shape_series(uint64_t first, uint64_t step, size_t count, size_t nbytes);
-soft_shape soft_shape_list(uint64_t *each, size_t count, size_t nbytes); /* sorts `each` */
+/* Sorts `each`, which has room for SOFT_MOST_TOGETHER. */
+soft_shape soft_shape_list(uint64_t each[SOFT_MOST_TOGETHER], size_t count, size_t nbytes);
 
 /* How many lines they touch, and in how many their bytes would lie if they lay close. */
 void soft_shape_lines(const soft_shape *shape, uint64_t *lines, uint64_t *least);
