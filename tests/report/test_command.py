@@ -85,14 +85,24 @@ ENDINGS = {
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_the_report_comes_however_the_program_ends(tmp_path, ending):
     end, status = ENDINGS[ending]
-    done, report = ran(tmp_path, program(tmp_path, end))
+    path = program(tmp_path, end)
+    done, report = ran(tmp_path, path)
     assert done.returncode == status, done.stderr
     assert lines_found(report) == FOUND
     assert [(one["name"], one["launches"], one["threads"]) for one in report["kernels"]] == [("turned", 3, 192)]
     assert report["findings"][0]["launches"] == 3
     assert done.stderr.count("softmetal: kernel: turned") in ({1} if ending != "threads" else {1, 2, 3})
     assert "program.py:11" in done.stderr
-    assert "1 kernel, 3 launches, 192 threads" in done.stderr
+    assert done.stderr.count("1 kernel, 3 launches, 192 threads") == 1
+    does = {access["line"]: access["does"] for access in report["findings"][0]["accesses"]}
+    assert does == {10: "writes", 11: "reads"}
+    lines = path.read_text().split("\n")
+    at = {
+        access["line"]: lines[access["line"] - 1][access["column"] - 1 :]
+        for access in report["findings"][0]["accesses"]
+    }
+    assert at[10].startswith("= x[t]")
+    assert at[11].startswith("shared[63 - t]")
     if ending == "it raises":
         assert done.stderr.index("ValueError: its own") < done.stderr.index("1 kernel, 3 launches")
 

@@ -73,6 +73,24 @@ def formatted(lines, rng):
     return code, text, range(1, len(lines) + 4)
 
 
+def filled(lines, rng):
+    """Something is filled in everywhere: by str.format or by %."""
+    holes, letters = rng.choice([("{}", ".format"), ("%s", " % ")])
+    where = [bool(line.strip()) for line in lines]
+    if holes == "{}":
+        written = [line.replace("{", "{{").replace("}", "}}") for line in lines]
+    else:
+        written = [line.replace("%", "%%") for line in lines]
+    written = [line.replace("(1 + \\", "1") + holes * is_there for line, is_there in zip(written, where, strict=True)]
+    text = [
+        line.replace("(1 + \\", "1") + f"_{at}" * is_there
+        for at, (line, is_there) in enumerate(zip(lines, where, strict=True))
+    ]
+    values = "(" + "".join(f"'_{at}'," for at, is_there in enumerate(where) if is_there) + ")"
+    code = ["# filled in", 'text = ("""', *written, f'"""){letters}{values}']
+    return code, ["", *text, ""], range(1, len(lines) + 3)
+
+
 def pieces(lines, rng):
     """A literal for each line, joined by the compiler or by +."""
     join = " +" * rng.randrange(2)
@@ -91,7 +109,7 @@ def two_literals(lines, rng):
     return code, ["", *lines[:at], "", *lines[at:], ""], numbers
 
 
-FORMS = [plain, at_once, dedented, formatted, pieces, two_literals]
+FORMS = [plain, at_once, dedented, formatted, filled, pieces, two_literals]
 
 
 def written(tmp_path, name, code, above):
@@ -120,7 +138,7 @@ def numbers_said(text):
 def test_each_line_of_a_text_is_found_in_its_literal(tmp_path, form):
     """A line that tells nothing, as `}`, may be said beside it."""
     wrong = []
-    for seed in range(25):
+    for seed in range(10):
         rng = random.Random(f"{form.__name__} {seed}")
         name, above = f"kernels_of_{form.__name__}_{seed}", rng.randrange(5)
         code, lines, numbers = form(random_lines(rng), rng)
@@ -160,10 +178,9 @@ def test_of_a_text_that_is_no_literal_nothing_is_said(text):
 
 def test_without_a_source_nothing_is_said(tmp_path):
     path = tmp_path / "compiled_only.py"
-    name = "nowhere".replace("no", "some")  # else it would be found in this file
-    path.write_text(
-        f'text = """\nkernel void {name}(device int *{name}_0 [[buffer(0)]]) {{\n    {name}_0[0] = 31;\n}}\n"""\n'
-    )
+    # Backwards, else it would be found in this file.
+    text = "}\n;13 = ]0[ereh    \n{ )]])0(reffub[[ ereh* tni ecived(neesnu diov lenrek\n"[::-1]
+    path.write_text(f'text = """{text}"""\n')
     code = py_compile.compile(str(path), cfile=str(tmp_path / "compiled_only.pyc"))
     os.unlink(path)
     spec = importlib.util.spec_from_file_location("compiled_only", code)

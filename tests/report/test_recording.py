@@ -65,6 +65,7 @@ def test_the_numbers_of_a_finding(reported, statement, kind, numbers):
 
     (one,) = reported(run)["findings"]
     assert (one["kind"], one["numbers"]) == (kind, numbers)
+    assert (one["offset"], str(one["item"])) == ((2, "0") if kind == "misaligned" else (None, "None"))
 
 
 def ran(text):

@@ -84,16 +84,15 @@ def _search(text: str) -> Lines | None:
     telling = [key for key in keys if len(key) >= _SHORTEST]
     if not telling:
         return None
-    rarest = max(telling, key=len)
+    wanted = {max(telling, key=len), *telling[:3], *telling[-3:]}
+    # What a program fills in is mostly at one end of a line.
+    for key in sorted(telling, key=len)[-3:]:
+        wanted |= {half for half in (key[: len(key) // 2], key[len(key) // 2 :]) if len(half) >= 2 * _SHORTEST}
     least = _LEAST_SHARE * sum(map(len, telling))
-    best: tuple[float, str, tuple[int, ...]] = (0, "", ())
+    best: tuple[int, str, tuple[int, ...]] = (0, "", ())
     for files in _candidates():
         for name, globals_of in files:
-            source = "".join(linecache.getlines(name, globals_of))
-            # Quick: some line of the text stands there as it is, or escapes hide it.
-            if not source or not any(key in source for key in {rarest, *telling[:3], *telling[-3:]}):
-                continue
-            weight, numbers = _compare(keys, source)
+            weight, numbers = _compare(keys, _source(name, globals_of, wanted))
             if weight > best[0]:
                 best = (weight, name, numbers)
         if best[0] >= least:
@@ -194,54 +193,81 @@ def _is_pythons(file: str) -> bool:
     return file.startswith("<frozen") or (file.startswith(_STANDARD_LIBRARY) and "site-packages" not in file)
 
 
+def _source(name: str, globals_of: dict[str, Any] | None, wanted: set[str]) -> str:
+    """What linecache has, if one of the wanted texts stands there as it is; else "".  Escapes can hide it.
+
+    Of files that are only looked at nothing is kept: a program has thousands.
+    """
+    if name not in linecache.cache and os.path.isfile(name):
+        try:
+            with open(name, "rb") as file:
+                content = file.read()
+        except OSError:
+            return ""
+        if not any(text.encode(errors="replace") in content for text in wanted):
+            return ""
+    source = "".join(linecache.getlines(name, globals_of))
+    return source if any(text in source for text in wanted) else ""
+
+
 # ---- one file ----
 
 
-def _compare(keys: list[str], source: str) -> tuple[float, tuple[int, ...]]:
+def _compare(keys: list[str], source: str) -> tuple[int, tuple[int, ...]]:
     """How much of a text stands in the literals of a file, in letters, and the line of each of the text's lines."""
-    places: dict[str, list[int]] = defaultdict(list)
-    with_holes = []
-    for key, number in _literal_lines(source):
-        places[key].append(number)
-        if (pattern := _with_holes(key)) is not None:
-            with_holes.append((pattern, number))
-    for key in {key for key in keys if len(key) >= _SHORTEST}:
-        places[key] += [number for pattern, number in with_holes if pattern.fullmatch(key)]
+    places = _places({key for key in keys if len(key) >= _SHORTEST}, source)
     distances: Counter[int] = Counter()
     for at, key in enumerate(keys):
-        for number in places[key] if len(key) >= _SHORTEST else ():
-            distances[number - at] += len(key)
+        for number, letters in places.get(key, {}).items():
+            distances[number - at] += letters
     if not distances:
         return 0, ()
     ranked = [distance for distance, _ in distances.most_common(64)]
     numbers: list[int] = []
-    weight = 0.0
+    found = 0
     current = ranked[0]
     for at, key in enumerate(keys):
-        if at + current not in places[key] and len(key) >= _SHORTEST:
+        there = places.get(key, {})
+        if there and at + current not in there:
             # Where the text goes on elsewhere: at the literal that most of it comes from, or at the next best.
-            current = next((one for one in ranked if at + one in places[key]), current)
-        if len(key) >= _SHORTEST and at + current in places[key]:
-            weight += len(key)
+            current = next((one for one in ranked if at + one in there), current)
+        found += there.get(at + current, 0)
         numbers.append(max(at + current, 1))
-    return weight, _without_strays(keys, numbers, places)
+    return found, _without_strays(keys, numbers, places)
+
+
+def _places(keys: set[str], source: str) -> dict[str, dict[int, int]]:
+    """For each key, at which lines of a file a literal has it, and how many of its letters stand there."""
+    places: dict[str, dict[int, int]] = defaultdict(dict)
+    with_holes = []
+    for key, number in _literal_lines(source):
+        if key in keys:
+            places[key][number] = len(key)
+        elif (found := _with_holes(key)) is not None:
+            with_holes.append((*found, number))
+    for key in keys:
+        for pattern, letters, number in with_holes:
+            if number not in places[key] and pattern.fullmatch(key):
+                places[key][number] = letters
+    return places
 
 
 #: What a program fills in: of an f-string and str.format, of %, of string.Template.
 _HOLE = re.compile(r"\{[^{}]*\}|%\(\w+\)[sdrf]|%[sdrf]|\$\{?\w+\}?")
 
 
-def _with_holes(key: str) -> re.Pattern[str] | None:
-    """What a line of a literal can become; None: it has no holes, or hardly anything else."""
-    parts = _HOLE.split(key)
-    if len(parts) == 1 or len("".join(parts).replace(" ", "")) < _SHORTEST:
+def _with_holes(key: str) -> tuple[re.Pattern[str], int] | None:
+    """What a line of a literal can become, and how many letters of it stand; None: it has no holes, or little else."""
+    parts = [part.strip() for part in _HOLE.split(key)]
+    letters = len("".join(parts))
+    if len(parts) == 1 or letters < _SHORTEST:
         return None
-    return re.compile(r"\s*.*?\s*".join(re.escape(part.strip()) for part in parts))
+    return re.compile(r"\s*.*?\s*".join(map(re.escape, parts))), letters
 
 
-def _without_strays(keys: list[str], numbers: list[int], places: dict[str, list[int]]) -> tuple[int, ...]:
+def _without_strays(keys: list[str], numbers: list[int], places: dict[str, dict[int, int]]) -> tuple[int, ...]:
     """Lines before the first that is known lie before it: a text often begins with an empty line."""
-    first = next(at for at, key in enumerate(keys) if len(key) >= _SHORTEST and numbers[at] in places[key])
+    first = next(at for at, key in enumerate(keys) if numbers[at] in places.get(key, {}))
     for at in range(first):
         numbers[at] = max(numbers[first] - (first - at), 1)
     return tuple(numbers)

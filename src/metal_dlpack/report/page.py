@@ -45,7 +45,7 @@ def page_of(report: Report) -> str:
     silenced = [one for one in report["findings"] if one["silenced"] is not None]
     body = [
         element("h1", "Kernels and what was found in them"),
-        element("p", _verdict(found), " ", text.summary(report)),
+        element("p", _verdict(found), " ", text.summary(report).partition("; ")[0]),
         element("p", element("code", " ".join(report["program"])), class_="quiet"),
         *(_finding(report, number, one) for number, one in enumerate(found, 1)),
         *([element("h2", "Silenced")] if silenced else []),
@@ -66,7 +66,7 @@ def page_of(report: Report) -> str:
 
 def _verdict(found: list[dict[str, Any]]) -> Markup:
     if not found:
-        return element("span", "nothing found", class_="tag good")
+        return element("span", "0 findings", class_="tag good")
     return element("span", text.counted(len(found), "finding"), class_="tag bad")
 
 
