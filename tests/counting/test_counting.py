@@ -48,6 +48,56 @@ kernel void lanes(device float *x, uint i [[thread_position_in_grid]], uint lane
     x[i] *= 2;
 }
 
+kernel void rounds(device float *x, uint i [[thread_position_in_grid]], uint lane [[thread_index_in_simdgroup]])
+{
+    for (uint j = 0; j < 3 && lane < 8; j++)
+        x[i] = simd_sum(1.0f);
+    if (lane >= 8)
+        x[i] = 2;
+}
+
+kernel void swapped(device float *x, uint i [[thread_position_in_grid]], uint l [[thread_index_in_threadgroup]],
+                    uint g [[threadgroup_position_in_grid]])
+{
+    if (g == 0) {
+        threadgroup float small[32];
+        small[l] = 1;
+    }
+    threadgroup float large[64];
+    large[l + 32] = 2;
+    if (g == 1) {
+        threadgroup float late[32];
+        late[l] = 1;
+    }
+    x[i] = large[l + 32];
+}
+
+kernel void moved(device float *x, constant uint &at, uint i [[thread_position_in_grid]],
+                  uint l [[thread_index_in_threadgroup]], uint g [[threadgroup_position_in_grid]])
+{
+    if (g == 0) {
+        threadgroup float small[32];
+        small[l] = 1;
+    }
+    threadgroup float large[64];
+    large[g == 0 ? l : at] = 2;
+    x[i] = large[l];
+}
+
+kernel void stale(device float *x, uint i [[thread_position_in_grid]], uint l [[thread_index_in_threadgroup]])
+{
+    threadgroup uint room[32];
+    if (room[l] == 0)
+        x[i] = 1;
+    room[l] = 5;
+}
+
+kernel void first_eight(device float *x, device atomic_uint *next, uint i [[thread_position_in_grid]])
+{
+    if (atomic_fetch_add_explicit(next, 1u, memory_order_relaxed) < 8)
+        x[i] = 1;
+}
+
 kernel void choose(device float *x, device float *y, uint i [[thread_position_in_grid]])
 {
     device float *to = i % 2 ? x : y;
@@ -90,7 +140,7 @@ def test_each_access_of_the_source_is_one(everything):
     by_line = {one.line: one for one in count.lines}
     assert by_line[line_of("float4 v")].bytes_read == 96 * 16
     assert by_line[line_of("threadgroup_barrier")].barriers == 2
-    assert by_line[line_of("for (uint j")].divergent_branches == 0
+    assert by_line[line_of("j < n; j++")].divergent_branches == 0
     assert by_line[line_of("room[l] = sum")].source == "    room[l] = sum;"
 
 
@@ -111,6 +161,34 @@ def test_lanes_are_together_from_the_place_where_all_have_met(library):
     assert count.simd_meetings == 1
     [branch] = count.branches
     assert (branch.executions, branch.lanes, branch.true_lanes, branch.divergent) == (1, 32, 8, 1)
+
+
+def test_a_lane_that_waits_for_some_goes_on_with_its_count(library):
+    count = library["rounds"].count(md.zeros(32), n=32, group=32)
+    assert [(one.accesses, one.lanes) for one in count.accesses] == [(3, 24), (1, 24)]
+
+
+def test_threadgroup_memory_is_told_apart_wherever_it_lies(library):
+    count = library["swapped"].count(md.zeros(64), n=64, group=32)
+    shared = [one for one in count.arguments if one.space == "threadgroup"]
+    assert [(one.nbytes, one.stores, one.loads) for one in shared] == [(128, 32, 0), (256, 64, 64), (128, 32, 0)]
+
+
+def test_where_threadgroup_memory_lay_before_is_forgotten(library, request):
+    library["moved"].count(md.zeros(64), 63, n=64, group=32)
+    with pytest.raises(md.MetalError, match="outside its memory: bytes 288 to 291 of a threadgroup variable"):
+        library["moved"].count(md.zeros(64), 72, n=64, group=32)
+    request.node.stash[plugin._reports_before] = softmetal.reports()  # wanted
+
+
+def test_what_an_earlier_threadgroup_left_is_no_input(library):
+    assert library["stale"].count(md.zeros(128), n=128, group=32)["x"].stores == 128
+
+
+def test_threads_come_in_their_order_whatever_the_seed(library, metal_settings):
+    metal_settings(seed=7)
+    count = library["first_eight"].count(md.zeros(4096), md.zeros(1, "uint32"), n=4096, group=256)
+    assert (count["x"].accesses, count["x"].lines) == (1, 1)
 
 
 def test_what_the_library_does_to_stand_for_a_gpu_is_no_branch_and_no_arithmetic(library):
