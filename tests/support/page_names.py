@@ -5,9 +5,12 @@ that the page's code finds; what comes after the `yield` takes back what the cod
 """
 
 import pickle
+import sys
 import types
 from multiprocessing import shared_memory
 from pathlib import Path
+
+import pytest
 
 import metal_dlpack as md
 
@@ -49,6 +52,14 @@ def files():
     Path("model.safetensors.index.json").write_text('{"weight_map": {"embed.weight": "model.safetensors"}}')
     torch.save({"weight": torch.ones(2, 2)}, "model.pt")
     yield {"arrays": {"weight": md.ones((2, 3))}, "safetensors": safetensors}
+
+
+def how_to_tinygrad():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DEV", "METAL")
+        patch.setenv("PARALLEL", "0")
+        patch.setitem(sys.modules, "tinygrad.runtime.ops_metal", None)  # the page's stand-in goes with it
+        yield {}
 
 
 def how_to_torch():

@@ -4,6 +4,7 @@ import importlib
 import random
 import re
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -242,8 +243,8 @@ def test_extensions_in_objective_c_are_refused(torch):
 
 
 def test_torch_s_headers_are_found_and_what_kernels_report_is_raised(torch):
-    if not hasattr(torch, "AcceleratorError"):
-        pytest.skip("this torch has no error buffer")
+    if not (Path(torch.__file__).parent / "include/c10/metal/error.h").exists():
+        pytest.skip("torch 2.9 has no error buffer")
     check = torch.mps.compile_shader("""
         #include <c10/metal/error.h>
         kernel void check(device float *x, constant int &limit, device c10::metal::ErrorMessages *errors,
