@@ -16,7 +16,7 @@ PACKAGES = ("mlx-lm", "mlx-vlm", "mlx-audio")
 FOUND = {
     "mlx_audio.codec.models.encodec.encodec: lstm_of_several": "outside its memory",
     "mlx_vlm.turboquant: one_more_token": "which no thread of the threadgroup has written",
-    "mlx_lm.tuner.losses: gradients_of_divergences": "one thread writes and another reads byte",
+    "mlx_lm.tuner.losses: gradient_of_": "one thread writes and another reads byte",
     "mlx_lm.tuner.losses: kullback_leibler": "one thread writes and another reads byte",
     "mlx_lm.tuner.losses: jensen_shannon": "one thread writes and another reads byte",
     "mlx_vlm.models.kernels: grid_sample": "reads outside its memory",
