@@ -58,7 +58,7 @@ _WORDS = {
 }
 #: Files of the library whose loops stand for what a GPU does at once.
 _EMULATES = {"softmetal_simdgroups.h", "softmetal_simdgroup_matrix.h", "softmetal_atomics.h", "softmetal_runtime.h"}
-_SIZES = {"half": 2, "bfloat": 2, "float": 4, "double": 8, "ptr": 8}
+_SIZES = {"half": 2, "bfloat": 2, "float": 4, "double": 8, "ptr": 8, "x86_fp80": 16, "fp128": 16}
 
 
 @dataclass(eq=False)
