@@ -61,10 +61,13 @@ library = md.Library(
         x[i] *= by.x;
     }
     kernel void skip(device float *x, uint i [[thread_position_in_grid]]) { x[i * STEP] = 1; }
+    kernel void fill(device float *x, device int *y) { *x = 1; *y = 2; }
     """
 )
 ONE_KERNEL = "kernel void nothing(device float *x) {}"  # compiled once, made each time
 kernel = library["scale"]
+signs = md.zeros(2, dtype="int32")
+library.fill(n=1, out=[(2, "float32"), (2, "int32")])  # so that it is compiled
 kernel.count(room, (1, 2), n=1, threadgroup_memory={"room": 16})  # so that it is compiled
 pointers = _testbuffer.ndarray(list(range(12)), shape=[3, 4], format="B", flags=_testbuffer.ND_PIL)
 shared = SharedMemory(create=True, size=64)
@@ -461,12 +464,18 @@ CALLS = {
         lambda: library.kernel("skip", {"STEP": 1000}),
         lambda: refused(library.kernel, TypeError, "skip"),
         lambda: refused(library.kernel, OverflowError, "skip", {"STEP": -1}),
+        lambda: refused(library.kernel, TypeError),  # a template's text is Python's own work
     ],
+    "Library.__dir__": [lambda: dir(library)],
+    "Library.__getattribute__": [lambda: library.fill, lambda: refused(getattr, AttributeError, library, "no")],
     "Kernel.__new__": [lambda: refused(md.Kernel, TypeError)],
     "Kernel.__call__": [
         launch,
         *(functools.partial(refuse_launch, *given) for given in NOT_LAUNCHED),
         lambda: refused(kernel, TypeError, room, (1, 2)),
+        lambda: library.fill(n=1, out=((2,), "float32"), y=signs),
+        lambda: library.fill(n=1, out=[(2, "float32"), (2, "int32")]),
+        lambda: refused(functools.partial(library.fill, n=1, out=3), TypeError),
     ],
     "Kernel.count": [lambda: refused(functools.partial(kernel.count, n=4), TypeError, "x")],
     "Kernel.time": [lambda: kernel.time(producer, (1, 2), n=4, threadgroup_memory={"room": 16})],
