@@ -595,6 +595,12 @@ def test_a_race_that_is_met_from_both_sides_is_reported_once(body, reports_of):
     assert softmetal.reports("kernel") == before + 1
 
 
+def test_what_stops_a_launch_is_told_however_many_races_came_before(reports_of):
+    races = "\n".join(f"threadgroup float s{n}; if (t == 33) s{n} = a[i]; b[i] += s{n};" for n in range(40))
+    _, last = reports_of(source_of(f"{races}\nif (t == 0) {BARRIER}"))
+    assert "a thread waits at a threadgroup_barrier that thread (1,0,0) never reaches" in last
+
+
 def test_rows_of_threads_that_write_the_same_items_from_other_places_on_race(reports_of):
     """The second row begins within a block of the checker's memory; what the first has written begins with the next."""
     source = f"""{METAL}kernel void f(device const float *a, device float *b, uint2 t [[thread_position_in_threadgroup]]) {{

@@ -29,6 +29,11 @@ add_finding(soft_check *check, const soft_range *range, uintptr_t at, soft_mark 
     if (soft_findings_has(findings, soft_mark_offset(earlier), soft_mark_offset(now))) {
         return;
     }
+    if (findings->count ==
+        SOFT_MOST_FINDINGS - 1) { /* the last place is for what stops the launch */
+        findings->has_more = true;
+        return;
+    }
     found.at[0] = soft_at_mark(check, earlier);
     found.at[1] = soft_at_mark(check, now);
     found.memory = soft_range_found(range);
