@@ -108,7 +108,8 @@ def test_the_report_comes_however_the_program_ends(tmp_path, ending):
 
 
 def test_an_interrupted_program_has_a_report(tmp_path):
-    path = program(tmp_path, "run(3)\nprint('ready', flush=True)\ntime.sleep(60)")
+    heeds = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)"  # whoever runs the tests may ignore it
+    path = program(tmp_path, f"{heeds}\nrun(3)\nprint('ready', flush=True)\ntime.sleep(60)")
     words = [sys.executable, *RUNNER, "--report", "r.json", str(path)]
     with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "ready\n"
