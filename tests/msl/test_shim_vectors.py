@@ -95,6 +95,14 @@ def test_what_metal_refuses_is_refused(shim, text):
         shim.check(f"void f(float4 a) {{ {text} }}")
 
 
+def test_what_the_traits_say_of_vectors(shim):
+    """PyTorch's `exp_functor` takes a float2 where `is_floating_point_v` holds, and tells scalars by `is_scalar_v`."""
+    shim.check("""
+    static_assert(is_floating_point_v<float2> && is_floating_point_v<const half4> && is_floating_point<bfloat3>::value);
+    static_assert(!is_floating_point_v<int2> && !is_scalar_v<float2> && !is_arithmetic_v<float2>);
+    """)
+
+
 def test_vectors_are_made_of_parts_and_scalars(shim):
     before = "static float4 v(float a, float b, float c, float d) { return float4(a, b, c, d); }"
     made = {

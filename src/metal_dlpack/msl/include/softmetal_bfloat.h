@@ -26,7 +26,7 @@ struct bfloat {
     bfloat() = default;
     template <class S, metal::enable_if_t<metal::is_integral_v<S>, int> = 0>
     SOFTMETAL_INLINE constexpr bfloat(S value) : bits(round(float(value))) {}
-    template <class S, metal::enable_if_t<metal::is_floating_point_v<S>, int> = 0>
+    template <class S, metal::enable_if_t<softmetal::is_floating<S>, int> = 0>
     SOFTMETAL_INLINE explicit constexpr bfloat(S value) : bits(round(float(value))) {}
     /* A class that is a number, such as a mask that converts to bool.  It can be assigned; were the
      * constructor implicit, the sum of two such classes could be one of bfloats. */

@@ -56,7 +56,7 @@ template <class... A> using mixed_floats =
     enable_if_t<(is_number<A> && ...) && !are_all<floated<A...>, A...>, floated<A...>>;
 
 template <class T> using if_integral = enable_if_t<is_integral_v<T>>;
-template <class T> using if_floating = enable_if_t<is_floating_point_v<T>>;
+template <class T> using if_floating = enable_if_t<is_floating<T>>;
 } // namespace softmetal
 
 /* A function has N arguments of one type: a, b and d. */

@@ -11,6 +11,7 @@ struct bfloat;
 
 namespace metal {
 using ::bfloat;
+template <class T, int N> struct vec;
 
 template <class T, T v> struct integral_constant {
     static constexpr T value = v;
@@ -63,18 +64,32 @@ SOFTMETAL_MAKE(make_unsigned, __make_unsigned(T))
 SOFTMETAL_MAKE(underlying_type, __underlying_type(T))
 #undef SOFTMETAL_MAKE
 
+} // namespace metal
+
+namespace softmetal {
+/* One number, no vector. */
+template <class T> inline constexpr bool is_floating = __is_floating_point(T) ||
+                                                       __is_same(metal::remove_cv_t<T>, half) ||
+                                                       __is_same(metal::remove_cv_t<T>, bfloat);
+} // namespace softmetal
+
+namespace metal {
 /* A question about one type: `name<T>::value` and `name_v<T>`. */
 #define SOFTMETAL_TRAIT(name, ...)                                                             \
     template <class T> inline constexpr bool name##_v = __VA_ARGS__;                           \
     template <class T> struct name : bool_constant<name##_v<T>> {};
 SOFTMETAL_TRAIT(is_integral, __is_integral(T))
-SOFTMETAL_TRAIT(is_floating_point, __is_floating_point(T) || __is_same(remove_cv_t<T>, half) ||
-                                       __is_same(remove_cv_t<T>, bfloat))
-SOFTMETAL_TRAIT(is_arithmetic, is_integral_v<T> || is_floating_point_v<T>)
+SOFTMETAL_TRAIT(is_floating_point, softmetal::is_floating<T>)
+/* And of vectors: PyTorch's kernels of float2 are chosen by it, and Apple's compiler takes them. */
+template <class T, int N> inline constexpr bool is_floating_point_v<vec<T, N>> =
+    softmetal::is_floating<T>;
+template <class T, int N> inline constexpr bool is_floating_point_v<const vec<T, N>> =
+    softmetal::is_floating<T>;
+SOFTMETAL_TRAIT(is_arithmetic, is_integral_v<T> || softmetal::is_floating<T>)
 SOFTMETAL_TRAIT(is_enum, __is_enum(T))
 SOFTMETAL_TRAIT(is_pointer, __is_pointer(T))
 SOFTMETAL_TRAIT(is_scalar, is_arithmetic_v<T> || __is_enum(T) || __is_pointer(T))
-SOFTMETAL_TRAIT(is_signed, is_floating_point_v<T> || __is_signed(T))
+SOFTMETAL_TRAIT(is_signed, softmetal::is_floating<T> || __is_signed(T))
 SOFTMETAL_TRAIT(is_unsigned, __is_unsigned(T))
 SOFTMETAL_TRAIT(is_void, __is_void(T))
 SOFTMETAL_TRAIT(is_const, __is_const(T))
