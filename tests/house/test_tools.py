@@ -252,7 +252,7 @@ def test_a_python_that_does_not_start_is_named_and_nothing_is_installed_for_it(t
 DEBIAN = {
     "id": "#!/bin/sh\necho 0\n",
     "apt-get": '#!/bin/sh\necho "E: Failed to fetch" >&2\ncase $1 in install) exit ${APT_FAILS:-0} ;; esac\nexit 100\n',
-    "half-a-compiler": '#!/bin/sh\ncase "$*" in *.m*) exit 1 ;; esac\nexec cc "$@"\n',
+    "half-a-compiler": '#!/bin/sh\ncase "$*" in *probe.m*) exit 1 ;; esac\nexec cc "$@"\n',
 }
 
 
