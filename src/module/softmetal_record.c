@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "kernels/kernel_call.h"
+#include "kernels/kernel_object.h"
 #include "module/softmetal_turn.h"
 #include "python/call_python.h"
 #include "softmetal/checker/recorder.h"
@@ -27,6 +28,18 @@ tell(call_python_name name, PyObject *values)
     return is_true;
 }
 
+/* The name of a scalar or a vector, which is written into `name`; NULL: it is none. */
+static const char *
+type_name(unsigned data_type, char name[METAL_TYPE_NAME_MAX])
+{
+    metal_type type = metal_type_of(data_type);
+    if (type.lanes == 0 || type.columns > 0) {
+        return NULL;
+    }
+    metal_type_write_name(&type, name);
+    return name;
+}
+
 /* None, or what a memory is; `facts` are its argument's, or NULL. */
 static PyObject *
 make_memory(const soft_found_memory *memory, const soft_argument_facts *facts)
@@ -34,14 +47,15 @@ make_memory(const soft_found_memory *memory, const soft_argument_facts *facts)
     if (!memory->is_known) {
         return Py_NewRef(Py_None);
     }
-    return Py_BuildValue("{s:s,s:z,s:I,s:n,s:I,s:I}", "kind",
+    char name[METAL_TYPE_NAME_MAX];
+    return Py_BuildValue("{s:s,s:z,s:I,s:n,s:I,s:z}", "kind",
                          memory->is_variable ? "threadgroup variable"
                          : memory->is_device ? "buffer"
                                              : "threadgroup argument",
                          "name", facts == NULL ? NULL : facts->name, "index", memory->number,
                          "nbytes", (Py_ssize_t)memory->nbytes, "item_nbytes",
-                         facts == NULL ? 0 : facts->nbytes, "data_type",
-                         facts == NULL ? 0 : facts->data_type);
+                         facts == NULL ? 0 : facts->nbytes, "type",
+                         facts == NULL ? NULL : type_name(facts->data_type, name));
 }
 
 /* [(line, thread, threadgroup, does it write)] */
@@ -93,7 +107,7 @@ tell_finding(const soft_recorded_finding *told)
     return is_news;
 }
 
-/* [(kind, index, name, nbytes, nbytes of an item, MTLDataType)] of what is bound */
+/* [(kind, index, name, nbytes, nbytes of an item, its type)] of what is bound */
 static PyObject *
 make_arguments(const soft_recorded_launch *told)
 {
@@ -106,10 +120,11 @@ make_arguments(const soft_recorded_launch *told)
         }
         uint64_t nbytes = is_buffer ? told->launch->buffer_nbytes[facts->index]
                                     : told->launch->threadgroup_nbytes[facts->index];
+        char name[METAL_TYPE_NAME_MAX];
         PyObject *argument =
-            Py_BuildValue("(sIsKII)", is_buffer ? "buffer" : "threadgroup",
+            Py_BuildValue("(sIsKIz)", is_buffer ? "buffer" : "threadgroup",
                           (unsigned)facts->index, facts->name, (unsigned long long)nbytes,
-                          facts->nbytes, facts->data_type);
+                          facts->nbytes, type_name(facts->data_type, name));
         if (argument == NULL || PyList_Append(arguments, argument) < 0) {
             Py_CLEAR(arguments);
         }

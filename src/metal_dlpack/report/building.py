@@ -17,12 +17,6 @@ SCHEMA = 1
 
 Report = dict[str, Any]
 
-#: MTLDataType of what an argument points at; vectors of 2, 3 and 4 follow their scalar.
-_SCALARS = {
-    3: "float", 16: "half", 29: "int", 33: "uint", 37: "short", 41: "ushort",
-    45: "char", 49: "uchar", 53: "bool", 81: "long", 85: "ulong", 121: "bfloat",
-}  # fmt: skip
-
 #: What the two numbers of a kind are.
 _NUMBERS = {
     "array-index": ("index", "items"),
@@ -168,26 +162,18 @@ def _launch(told: dict[str, Any]) -> dict[str, Any]:
             "index": index,
             "name": name,
             "nbytes": nbytes,
-            "type": type_name(data_type),
+            "type": item_type,
             "item_nbytes": item_nbytes,
             "dtype": None,
             "shape": None,
         }
-        for kind, index, name, nbytes, item_nbytes, data_type in told["arguments"]
+        for kind, index, name, nbytes, item_nbytes, item_type in told["arguments"]
     ]
     for argument, (dtype, shape) in told.get("shapes", {}).items():
         for one in arguments:
             if one["kind"] == "buffer" and one["index"] == argument:
                 one["dtype"], one["shape"] = dtype, list(shape)
     return {"grid": list(told["grid"]), "group": list(told["group"]), "arguments": arguments}
-
-
-def type_name(data_type: int) -> str | None:
-    """ "float4" of a MTLDataType; None: a structure, or not known."""
-    for width in range(4):
-        if data_type - width in _SCALARS:
-            return _SCALARS[data_type - width] + (str(width + 1) if width else "")
-    return None
 
 
 # ---- findings ----
@@ -221,7 +207,7 @@ def _memory(memory: dict[str, Any]) -> dict[str, Any]:
         "index": None if is_variable else memory["index"],
         "name": memory["name"],
         "nbytes": memory["nbytes"],
-        "type": type_name(memory["data_type"]),
+        "type": memory["type"],
         "item_nbytes": memory["item_nbytes"] or None,
     }
 
