@@ -23,25 +23,26 @@ read_tag(PyObject *value, uint64_t *tag)
 }
 
 static PyObject *
-counts_ask(PyObject *Py_UNUSED(module), PyObject *value)
+ask_with_tag(PyObject *value, void (*ask)(uint64_t tag))
 {
     uint64_t tag;
     if (read_tag(value, &tag) < 0) {
         return NULL;
     }
-    soft_counts_ask(tag);
+    ask(tag);
     Py_RETURN_NONE;
+}
+
+static PyObject *
+counts_ask(PyObject *Py_UNUSED(module), PyObject *value)
+{
+    return ask_with_tag(value, soft_counts_ask);
 }
 
 static PyObject *
 counts_ask_all(PyObject *Py_UNUSED(module), PyObject *value)
 {
-    uint64_t tag;
-    if (read_tag(value, &tag) < 0) {
-        return NULL;
-    }
-    soft_counts_ask_all(tag);
-    Py_RETURN_NONE;
+    return ask_with_tag(value, soft_counts_ask_all);
 }
 
 /* ---- a launch as tuples ---- */

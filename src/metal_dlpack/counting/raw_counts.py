@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from metal_dlpack.msl.counted_code import ATOMIC, BRANCH, READ, WRITE
+
 from .kernel_count import KernelCount
 from .values import AccessCount, ArgumentCount, BranchCount, LineCount, Traffic, total
 
-#: softmetal_kernel.h: how an access touches memory.
-_WRITE, _ATOMIC, _READ, _BRANCH = 1, 2, 4, 16
 #: LLVM's names of integers, which have no sign.
 _TYPES = {f"i{bits}": f"int{bits}" for bits in (8, 16, 32, 64)}
 
@@ -72,9 +72,9 @@ def kernel_count(given: tuple[Any, ...], text: str | None = None) -> KernelCount
     spaces = _spaces(memories, raw.kernel, text)
     names = _names(memories)
     rows = [_Row(*one) for one in raw.rows]
-    accesses = [_access(one, names[one.memory], spaces[one.memory]) for one in rows if not one.how & _BRANCH]
+    accesses = [_access(one, names[one.memory], spaces[one.memory]) for one in rows if not one.how & BRANCH]
     accesses.sort(key=lambda one: (one.file, one.line, one.column))
-    branches = [_branch(one) for one in rows if one.how & _BRANCH]
+    branches = [_branch(one) for one in rows if one.how & BRANCH]
     branches.sort(key=lambda one: (one.file, one.line, one.column))
     operations = list(_operations(raw))
     barriers = _barriers(raw)
@@ -127,8 +127,8 @@ def _spaces(memories: list[_Memory], kernel: str, text: str | None) -> list[str]
 
 
 def _access(row: _Row, name: str, space: str) -> AccessCount:
-    is_atomic, is_store = bool(row.how & _ATOMIC), bool(row.how & _WRITE)
-    is_load = not is_store or bool(row.how & _READ)
+    is_atomic, is_store = bool(row.how & ATOMIC), bool(row.how & WRITE)
+    is_load = not is_store or bool(row.how & READ)
     nbytes = row.lanes * row.nbytes
     return AccessCount(
         bytes_read=nbytes if is_load else 0,

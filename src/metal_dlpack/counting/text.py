@@ -83,7 +83,8 @@ def shortened_file(file: str) -> str:
 
 def weight(one: LineCount, count: LaunchCount) -> float:
     """How much of the largest line's: 0 to 1."""
-    most = max(other.lines + other.rounds for other in count.lines)
+    largest = count.lines[0]
+    most = largest.lines + largest.rounds
     return (one.lines + one.rounds) / most if most else 0.0
 
 
