@@ -49,7 +49,7 @@ def ended(report: Report, paths: list[str]) -> tuple[str, bool]:
     from . import files, text
 
     words = text.text_of(report)
-    is_bad = any(one["silenced"] is None for one in report["findings"])
+    is_bad = bool(text.found_and_silenced(report)[0])
     for path in paths:
         try:
             files.write(report, path)

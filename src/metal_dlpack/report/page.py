@@ -41,8 +41,7 @@ _STYLE = (
 
 def page_of(report: Report) -> str:
     """The whole page."""
-    found = [one for one in report["findings"] if one["silenced"] is None]
-    silenced = [one for one in report["findings"] if one["silenced"] is not None]
+    found, silenced = text.found_and_silenced(report)
     body = [
         element("h1", "Kernels and what was found in them"),
         element("p", _verdict(found), " ", text.summary(report).partition("; ")[0]),

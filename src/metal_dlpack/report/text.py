@@ -16,9 +16,15 @@ def text_of(report: Report) -> str:
     return "\n".join(_lines(report)) + "\n"
 
 
-def _lines(report: Report) -> Iterator[str]:
+def found_and_silenced(report: Report) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Its findings: those that count, and those that are meant so."""
     found = [one for one in report["findings"] if one["silenced"] is None]
     silenced = [one for one in report["findings"] if one["silenced"] is not None]
+    return found, silenced
+
+
+def _lines(report: Report) -> Iterator[str]:
+    found, silenced = found_and_silenced(report)
     yield f"softmetal: {summary(report)}"
     yield from _kernels(report["kernels"])
     for number, finding in enumerate(found, 1):
@@ -42,8 +48,7 @@ def _lines(report: Report) -> Iterator[str]:
 def summary(report: Report) -> str:
     """ "3 kernels, 12 launches, 4,096 threads, 0.12 s; 1 finding, 2 silenced"."""
     kernels = report["kernels"]
-    found = sum(one["silenced"] is None for one in report["findings"])
-    silenced = len(report["findings"]) - found
+    found, silenced = map(len, found_and_silenced(report))
     seconds = sum(one["seconds"] for one in kernels)
     return (
         f"{counted(len(kernels), 'kernel')}, {counted(sum(one['launches'] for one in kernels), 'launch', 'launches')}, "

@@ -22,7 +22,7 @@ import torch
 
 from metal_dlpack import _core
 from metal_dlpack.compile_errors import CompileError
-from metal_dlpack.report.literals import with_lines
+from metal_dlpack.report import with_lines
 from metal_dlpack.running.imports import when_imported
 
 # ---- torch's functions ----
