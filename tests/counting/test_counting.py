@@ -14,7 +14,7 @@ from metal_dlpack import counting, softmetal
 
 pytestmark = [
     pytest.mark.needs_kernels,
-    pytest.mark.skipif(not softmetal.is_present(), reason="the counts need the software Metal"),
+    pytest.mark.needs_softmetal,
 ]
 
 SOURCE = """

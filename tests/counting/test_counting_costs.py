@@ -5,12 +5,11 @@ import time
 import pytest
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
 
 pytestmark = [
     pytest.mark.long,
     pytest.mark.needs_kernels,
-    pytest.mark.skipif(not softmetal.is_present(), reason="the counts need the software Metal"),
+    pytest.mark.needs_softmetal,
 ]
 
 COUNT, SIDE = 1 << 20, 256

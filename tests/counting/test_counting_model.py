@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
 
 pytestmark = [
     pytest.mark.needs_kernels,
-    pytest.mark.skipif(not softmetal.is_present(), reason="the counts need the software Metal"),
+    pytest.mark.needs_softmetal,
 ]
 
 TYPES = {"uchar": 1, "ushort": 2, "float": 4, "uint2": 8, "float4": 16}

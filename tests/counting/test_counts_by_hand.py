@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
 
 pytestmark = [
     pytest.mark.needs_kernels,
-    pytest.mark.skipif(not softmetal.is_present(), reason="the counts need the software Metal"),
+    pytest.mark.needs_softmetal,
 ]
 
 SOURCE = """

@@ -14,7 +14,7 @@ import _metal_dlpack_pytest as plugin
 import metal_dlpack as md
 from metal_dlpack import softmetal
 
-pytestmark = [pytest.mark.needs_kernels, pytest.mark.skipif(not softmetal.is_present(), reason="a Mac has no checker")]
+pytestmark = [pytest.mark.needs_kernels, pytest.mark.needs_softmetal]
 
 METAL = "#include <metal_stdlib>\nusing namespace metal;\n"
 #: Two threadgroups of two SIMD-groups; `a` and `b` have a float for each thread.

@@ -18,7 +18,7 @@ import _metal_dlpack_pytest as plugin
 import metal_dlpack as md
 from metal_dlpack import softmetal
 
-pytestmark = [pytest.mark.needs_kernels, pytest.mark.skipif(not softmetal.is_present(), reason="a Mac has no checker")]
+pytestmark = [pytest.mark.needs_kernels, pytest.mark.needs_softmetal]
 
 ACCESSES, PATTERNS, NBYTES = 6, 25, 2048
 #: Threadgroups of a row, and of rows that are not as long as a block of the checker's memory or longer.

@@ -9,9 +9,7 @@ import time
 import pytest
 from children import run_child
 
-from metal_dlpack import softmetal
-
-pytestmark = [pytest.mark.needs_kernels, pytest.mark.skipif(not softmetal.is_present(), reason="a Mac has no checker")]
+pytestmark = [pytest.mark.needs_kernels, pytest.mark.needs_softmetal]
 
 RUNNER = ["-m", "metal_dlpack.softmetal"]
 #: `shared` races with itself at line 10 and 11 of a program that begins with this.

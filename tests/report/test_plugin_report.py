@@ -5,9 +5,7 @@ import json
 import pytest
 from children import run_child
 
-from metal_dlpack import softmetal
-
-pytestmark = [pytest.mark.needs_kernels, pytest.mark.skipif(not softmetal.is_present(), reason="a Mac has no checker")]
+pytestmark = [pytest.mark.needs_kernels, pytest.mark.needs_softmetal]
 
 TESTS = '''
 import numpy as np

@@ -10,7 +10,7 @@ import metal_dlpack as md
 from metal_dlpack import _core, softmetal
 from metal_dlpack.report import recording
 
-pytestmark = [pytest.mark.needs_kernels, pytest.mark.skipif(not softmetal.is_present(), reason="a Mac has no checker")]
+pytestmark = [pytest.mark.needs_kernels, pytest.mark.needs_softmetal]
 
 METAL = "#include <metal_stdlib>\nusing namespace metal;\n"
 SHIFTED = (

@@ -11,11 +11,10 @@ import fetched_data
 import pytest
 from seeded_kernels import SEEDED
 
-from metal_dlpack import softmetal
 from metal_dlpack.report import building, files, page, sarif, silences, text
 
 jsonschema = pytest.importorskip("jsonschema")
-pytestmark = [pytest.mark.needs_kernels, pytest.mark.skipif(not softmetal.is_present(), reason="a Mac has no checker")]
+pytestmark = [pytest.mark.needs_kernels, pytest.mark.needs_softmetal]
 
 PACKAGE = Path(building.__file__).parent
 KINDS = set(json.loads((PACKAGE / "schema.json").read_text())["$defs"]["finding"]["properties"]["kind"]["enum"])

@@ -6,10 +6,9 @@ import pytest
 import seeded_kernels
 from seeded_kernels import ALL, SEEDED
 
-from metal_dlpack import softmetal
 from metal_dlpack.report import building
 
-pytestmark = [pytest.mark.needs_kernels, pytest.mark.skipif(not softmetal.is_present(), reason="a Mac has no checker")]
+pytestmark = [pytest.mark.needs_kernels, pytest.mark.needs_softmetal]
 
 FILE = Path(seeded_kernels.__file__)
 LAUNCHES = 2

@@ -7,7 +7,7 @@ import metal_dlpack as md
 from metal_dlpack import softmetal
 from metal_dlpack.report import silences
 
-pytestmark = [pytest.mark.needs_kernels, pytest.mark.skipif(not softmetal.is_present(), reason="a Mac has no checker")]
+pytestmark = [pytest.mark.needs_kernels, pytest.mark.needs_softmetal]
 
 METAL = "#include <metal_stdlib>\nusing namespace metal;\n"
 KERNEL = """kernel void all_write(device int *flag, uint i [[thread_position_in_grid]])
