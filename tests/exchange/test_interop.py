@@ -166,7 +166,7 @@ def peak(place, text) -> int:
 
 
 def test_from_an_array(place, subtests):
-    for text, memory in [(code(text), memory) for _, text, memory in rows("From an Array")]:
+    for text, memory in [(code(text), memory) for _, memory, text in rows("From an Array")]:
         with subtests.test(text=text, memory=memory):
             ours, theirs = place(arrays()), place(mirrors())
             expected = read(text, theirs, theirs.run(text))
@@ -185,7 +185,7 @@ def test_from_an_array(place, subtests):
 
 
 def test_into_an_array(place, subtests):
-    for text, memory in [(code(text), memory) for _, text, memory in rows("Into an Array")]:
+    for text, memory in [(code(text), memory) for _, memory, text in rows("Into an Array")]:
         with subtests.test(text=text, memory=memory):
             ours, theirs = place(arrays()), place(mirrors())
             if text in READERS:
