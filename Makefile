@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help demo test test-all nightly budgets settings torches bench lint format asan tsan arm64 kernels mutants instructions coverage streams model soak docs notebooks conformance dist build clean distclean
 
 help:
-	@echo 'make demo      what this machine can share: the doctor, then examples/share.py and a kernel'
+	@echo 'make demo      one write seen by every framework, what this machine can share, and a kernel'
 	@echo 'make test      the tests, but for those marked long; ARGS="tests/copy -x" goes to pytest'
 	@echo 'make test-all  all tests'
 	@echo 'make lint      ruff, clang-format, mypy, pyright, the stubs and the workflows of .github'
@@ -55,8 +55,8 @@ build: $(VENV)/test.stamp
 
 demo: $(VENV)/demo.stamp
 	@$(PY) setup.py -q build_ext --inplace
-	$(PY) -m metal_dlpack
 	$(PY) examples/share.py
+	$(PY) -m metal_dlpack
 	$(PY) examples/softmax_kernel.py
 
 test: build

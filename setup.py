@@ -41,34 +41,11 @@ LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?://)([^)\s]+)\)")
 #: before it.
 GCC_FLAGS = ["-flto=auto", "-fno-fat-lto-objects", "-fno-plt", "-falign-functions=64"]
 
-#: What a machine may lack: a probe file, its text, and what to say.
+#: What a machine may lack: a probe file, its text, what is missing, and Debian's package.
 PROBES = [
-    (
-        "probe.c",
-        "int probe(void) { return 1; }\n",
-        "no C compiler works. Install one: `apt-get install gcc` on Debian, `xcode-select --install` on a Mac",
-    ),
-    (
-        "probe.m",
-        "@interface Probe\n@end\n",
-        "the C compiler cannot compile Objective-C. Install that part: `apt-get install gobjc` "
-        "on Debian (or set CC=clang), `xcode-select --install` on a Mac",
-    ),
-    (
-        "probe_python.c",
-        "#include <Python.h>\n",
-        "Python.h is missing. Install it: `apt-get install python3-dev` on Debian",
-    ),
+    ("probe.c", "int probe(void) { return 1; }\n", "a C compiler", "gcc"),
+    ("probe.m", "#import <objc/runtime.h>\n@interface Probe\n@end\n", "an Objective-C compiler", "gobjc"),
 ]
-if not IS_MAC:
-    PROBES.insert(
-        2,
-        (
-            "probe_runtime.m",
-            "#import <objc/runtime.h>\n",
-            "objc/runtime.h is missing. Install GNU's Objective-C: `apt-get install gobjc` on Debian",
-        ),
-    )
 
 
 def dlpack_include() -> str:
@@ -165,13 +142,21 @@ class BuildCore(build_ext):
             return runs([*self.compiler.linker_so, *flags, "-fPIC", str(source), "-o", str(source) + ".so"])
 
     def check_machine(self) -> None:
+        """All that is missing is named at once."""
         command = [*self.compiler.compiler_so, *(f"-I{d}" for d in self.compiler.include_dirs)]
+        missing = []
         with tempfile.TemporaryDirectory() as folder:
-            for name, text, advice in PROBES:
+            for name, text, what, package in PROBES:
                 source = Path(folder, name)
                 source.write_text(text)
                 if not runs([*command, "-c", str(source), "-o", str(source) + ".o"]):
-                    sys.exit(f"metal_dlpack: {advice}.")
+                    missing.append((what, package))
+        if not any(Path(d, "Python.h").is_file() for d in self.compiler.include_dirs):
+            missing.append(("Python.h", "python3-dev"))
+        if missing:
+            whats, packages = zip(*missing, strict=True)
+            way_out = "a Mac: xcode-select --install" if IS_MAC else f"Debian: apt-get install {' '.join(packages)}"
+            sys.exit(f"metal_dlpack: missing: {', '.join(whats)} (tried: {command[0]}). Install it, on {way_out}")
 
     def compile_files(
         self,

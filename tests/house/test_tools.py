@@ -183,7 +183,10 @@ TALKATIVE = """#!/bin/sh
 case "$*" in
 "-m venv"*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
 *"-m pip --version"* | *"--group build" | "setup.py "*) ;;
+*"config list") echo "$PIP_KNOWS" ;;
+*"index versions"*) exit ${INDEX_FAILS:-0} ;;
 *--group*)
+    echo "index: $PIP_EXTRA_INDEX_URL" >&2
     echo "WARNING: Location 'file:///nowhere' is ignored" >&2
     echo "  Downloading https://index.example/torch-2.0-cp311.whl (190.4 MB)"
     echo "  Downloading small-1.0.whl (4 kB)"
@@ -223,7 +226,7 @@ def test_preparing_says_what_comes_and_not_what_pip_mutters(group, tmp_path):
     assert [step.split()[1] for step in steps] == ["fetching", "building"]
     assert "    torch-2.0-cp311.whl (190.4 MB)" in said
     assert "    unpacking" in said
-    assert ("gigabyte" in done.stdout) == (group == "demo"), "no framework comes with docs"
+    assert ("PyTorch" in done.stdout) == (group == "demo"), "no framework comes with docs"
     assert not re.search("WARNING|small|index.example", done.stdout + done.stderr)
 
 
@@ -240,6 +243,24 @@ def test_preparing_shows_all_that_pip_said_if_it_failed_and_what_to_set_without_
 
 
 @pytest.mark.needs_no_sanitizer
+@pytest.mark.skipif(sys.platform == "darwin", reason="PyTorch's ordinary wheel for a Mac has no CUDA")
+@pytest.mark.parametrize("knows", ["", "global.find-links='/wheels'", ":env:.extra-index-url='https://index.example'"])
+def test_pytorch_comes_from_its_index_of_cpu_builds_unless_pip_knows_another_place(knows, tmp_path):
+    done = prepare(tmp_path, PIP_FAILS="3", PIP_KNOWS=knows, PIP_EXTRA_INDEX_URL="")
+    assert ("index: https://download.pytorch.org/whl/cpu\n" in done.stderr) == (not knows)
+    done = prepare(tmp_path, INDEX_FAILS="1", PIP_KNOWS=knows, PIP_EXTRA_INDEX_URL="")
+    assert done.returncode == (not knows)
+    assert done.stderr.startswith("" if knows else "metal_dlpack: PyTorch's builds for the CPU cannot be fetched from ")
+    assert ("unpacking" in done.stdout) == bool(knows)
+
+
+@pytest.mark.needs_no_sanitizer
+def test_a_pip_that_finds_no_pytorch_for_the_cpu_is_told_where_one_is(tmp_path):
+    done = prepare(tmp_path, PIP_FAILS="1", PIP_SAYS="ERROR: No matching distribution found for torch==2.13.0+cpu")
+    assert "PIP_EXTRA_INDEX_URL" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.needs_no_sanitizer
 def test_a_python_that_does_not_start_is_named_and_nothing_is_installed_for_it(tmp_path):
     done = prepare(tmp_path, PYTHON="python3.99")
     assert done.returncode == 1
@@ -253,19 +274,35 @@ DEBIAN = {
     "id": "#!/bin/sh\necho 0\n",
     "apt-get": '#!/bin/sh\necho "E: Failed to fetch" >&2\ncase $1 in install) exit ${APT_FAILS:-0} ;; esac\nexit 100\n',
     "half-a-compiler": '#!/bin/sh\ncase "$*" in *probe.m*) exit 1 ;; esac\nexec cc "$@"\n',
+    "no-compiler": "#!/bin/sh\nexit 1\n",
 }
+
+
+def debian(folder):
+    for name, text in DEBIAN.items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
 
 
 @pytest.mark.needs_no_sanitizer
 @pytest.mark.skipif(sys.platform == "darwin", reason="nothing is installed there")
 @pytest.mark.parametrize("fails", [False, True])
 def test_what_apt_mutters_is_shown_only_if_it_failed(fails, tmp_path):
-    for name, text in DEBIAN.items():
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(0o755)
+    debian(tmp_path)
     done = prepare(tmp_path, CC=str(tmp_path / "half-a-compiler"), APT_FAILS=str(100 * fails))
     assert "metal_dlpack: installing Debian's gobjc\n" in done.stdout
     assert done.returncode == fails
     assert ("E: Failed to fetch" in done.stderr) == fails
-    missing = "metal_dlpack: the Objective-C compiler is missing. Install it, on Debian: apt-get install gobjc\n"
+    missing = "metal_dlpack: missing: an Objective-C compiler. Install it, on Debian: apt-get install gobjc\n"
     assert done.stderr.endswith(missing) == fails
+
+
+@pytest.mark.needs_no_sanitizer
+@pytest.mark.skipif(sys.platform == "darwin", reason="nothing is installed there")
+def test_all_that_is_missing_is_named_at_once(tmp_path):
+    debian(tmp_path)
+    done = prepare(tmp_path, CC=str(tmp_path / "no-compiler"), APT_FAILS="100")
+    assert done.stderr.splitlines()[-1] == (
+        "metal_dlpack: missing: a C compiler, a C++ compiler, an Objective-C compiler. "
+        "Install it, on Debian: apt-get install gcc libc6-dev g++ gobjc"
+    )
