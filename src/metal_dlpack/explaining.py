@@ -7,6 +7,7 @@ tensor is looked at, and how rules are put together to one answer.
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -14,6 +15,9 @@ from typing import Any, Literal
 from . import _core
 from .asking import explain_rules, trials
 from .asking.explain_rules import CPU, METAL, MODULES, Facts, Rule, fill, words_for
+
+
+WIDTH = 78  # of what is printed, in columns
 
 
 @dataclass(frozen=True)
@@ -30,16 +34,22 @@ class Explanation:
     def __bool__(self) -> bool:
         return self.outcome in ("zero-copy", "copy")
 
+    def _paragraphs(self) -> list[str]:
+        head = f"{self.producer} to {self.consumer}: {self.outcome}"
+        return [head, *self.reasons, *(f"Fix: {fix}" for fix in self.fixes)]
+
     def __str__(self) -> str:
-        lines = [f"{self.producer} to {self.consumer}: {self.outcome}"]
-        lines += [f"  {reason}" for reason in self.reasons]
-        lines += [f"  Fix: {fix}" for fix in self.fixes]
-        return "\n".join(lines)
+        head, *rest = self._paragraphs()
+        wrapper = textwrap.TextWrapper(WIDTH, "  ", "    ", break_long_words=False, break_on_hyphens=False)
+        return "\n".join([head, *map(wrapper.fill, rest)])
 
     def _repr_html_(self) -> str:
         from html import escape
 
-        return f'<pre style="margin:0;white-space:pre-wrap;word-break:normal">{escape(str(self))}</pre>'
+        head, *rest = map(escape, self._paragraphs())
+        hanging = '<span style="display:block;padding-left:4ch;text-indent:-2ch">'
+        body = "".join(f"{hanging}{text}</span>" for text in rest)
+        return f'<pre style="margin:0;white-space:pre-wrap;word-break:normal">{head}{body}</pre>'
 
 
 #: The way out for what gives no tensor.
