@@ -48,6 +48,10 @@ class Failed(Exception):
     """What is wrong with a notebook, in a sentence."""
 
 
+def chromium() -> str | None:
+    return os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+
+
 # ---- JupyterLab ----
 
 
@@ -209,8 +213,7 @@ def check_notebook(browser: Browser, address: str, name: str, theme: str) -> int
 
 def main(arguments: list[str]) -> int:
     notebooks = [Path(argument) for argument in arguments] or sorted((ROOT / "examples").glob("*.ipynb"))
-    chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
-    if chromium is None:
+    if chromium() is None:
         print("Chromium is missing. Install it (Debian: apt-get install chromium), or name it in CHROMIUM.")
         return 1
     PICTURES.mkdir(parents=True, exist_ok=True)
@@ -218,7 +221,7 @@ def main(arguments: list[str]) -> int:
         picture.unlink()  # of an earlier run, whose cells were others
     failures = 0
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
         for theme in THEMES:
             with jupyterlab(theme, notebooks) as address:
                 for notebook in notebooks:

@@ -19,11 +19,23 @@ pytestmark = pytest.mark.needs_no_sanitizer
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    for needed in ("sphinx", "myst_parser", "furo"):
+    for needed in ("sphinx", "myst_parser", "furo", "sphinx_copybutton"):
         pytest.importorskip(needed)
     folder = tmp_path_factory.mktemp("site")
     output_of(["-m", "sphinx", "-q", "-W", "--keep-going"], DOCS, folder, cwd=ROOT, timeout=300)
     return folder
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """`make notebooks` has one."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    import notebooks
+
+    if notebooks.chromium() is None:
+        pytest.skip("Chromium is not installed")
+    with playwright.sync_playwright() as started:
+        yield started.chromium.launch(executable_path=notebooks.chromium(), args=["--no-sandbox"])
 
 
 def anchors(site):
@@ -71,6 +83,41 @@ def test_the_words_of_a_docstring_are_on_the_site(site):
     assert "Import anything that speaks DLPack, without a copy where that is possible." in text
     assert "__dlpack_device__()" in text
     assert "Write the items of src into this array." in text
+
+
+#: How far a page, or a table of it, goes beyond its right edge.
+BEYOND = """() => {
+    const article = document.querySelector("article");
+    const edges = [...article.querySelectorAll("table")].map((table) => table.getBoundingClientRect().right);
+    const window = document.documentElement;
+    return Math.max(window.scrollWidth - window.clientWidth, ...edges.map((x) => x - article.getBoundingClientRect().right));
+}"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("width", [390, 700, 1280])
+def test_no_page_and_no_table_is_wider_than_the_screen(site, browser, width):
+    with browser.new_page(viewport={"width": width, "height": 900}) as page:
+        wide = {}
+        for path in sorted(site.rglob("*.html")):
+            page.goto(path.as_uri())
+            wide[str(path.relative_to(site))] = page.evaluate(BEYOND)
+        assert len(wide) > 50
+        assert {name: beyond for name, beyond in wide.items() if beyond > 1} == {}
+
+
+@pytest.mark.long
+def test_the_sidebar_is_short_and_opens_around_its_page_and_code_has_a_button(site, browser):
+    with browser.new_page(viewport={"width": 1280, "height": 900}) as page:
+        page.goto((site / "interop.html").as_uri())
+        links = page.locator(".sidebar-tree a:visible")
+        start = [link.split(":")[0] for link in links.all_inner_texts()]
+        assert start == ["Install", "Tutorial", "Use Arrays with other libraries"]
+        assert page.locator("button.copybtn").count() == page.locator("article pre").count() > 0
+        page.locator("summary", has_text="Kernels").click()
+        assert "Write your own kernels" in links.all_inner_texts()
+        page.goto((site / "kernels.html").as_uri())
+        assert "Write your own kernels" in links.all_inner_texts()
 
 
 DOCSTRING = """Write the items of `src`.
