@@ -16,7 +16,7 @@ PYTEST := $(PY) -m pytest -q -n auto --maxprocesses 4 --dist loadfile --no-loads
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all nightly budgets settings torches bench lint format asan tsan arm64 kernels mutants instructions coverage streams model soak docs notebooks conformance dist build clean distclean
+.PHONY: help demo test test-all nightly budgets settings torches bench lint format asan tsan arm64 kernels mutants instructions coverage streams model soak docs notebooks first-day conformance dist build clean distclean
 
 help:
 	@echo 'make demo      one write seen by every framework, what this machine can share, and a kernel'
@@ -40,7 +40,8 @@ help:
 	@echo 'make bench     the benchmarks'
 	@echo 'make instructions  counts what each hot call executes: at most 3 % more than benchmarks/instructions.json'
 	@echo 'make docs      the site, written to build/site, and docs/inside/protocol.md'
-	@echo 'make notebooks the notebooks of examples/ in JupyterLab and Chromium, light and dark; pictures in build/notebooks'
+	@echo 'make notebooks the notebooks of examples/ in JupyterLab and Chromium, light and dark, pictures in build/notebooks; the site'
+	@echo 'make first-day  a new clone, an empty home: seconds until the first sharing and until a model is on mps; megabytes'
 	@echo 'make conformance  the rules of DLPack against this package, then the scores of its peers'
 	@echo 'make dist      sdist and wheels into dist/: built, checked, installed and tried with each Python that is here'
 	@echo 'make clean     remove what was built;  make distclean: .venv as well'
@@ -152,6 +153,11 @@ docs: $(VENV)/docs.stamp
 
 notebooks: $(VENV)/notebooks.stamp build
 	$(PY) tools/notebooks.py $(ARGS)
+	$(PYTEST) tests/house/test_site.py
+
+# The Python that stands first in PATH: of .venv nothing is used.
+first-day:
+	$(PYTHON) tools/first_day.py
 
 # Of the peers nothing is asked but that the kit can judge them.
 PEERS := numpy torch jax mlx tvm-ffi pyarrow metal_dlpack
@@ -168,7 +174,7 @@ budgets:
 	@echo $(BUDGETS)
 
 # All that is too long for a push; one target after another, and each is tried.
-NIGHTLY = test-all lint instructions settings torches kernels coverage streams model conformance docs notebooks dist \
+NIGHTLY = test-all lint instructions settings torches kernels coverage streams model conformance docs notebooks first-day dist \
     "asan ARGS=tests" "tsan ARGS=tests" "arm64 ARGS=tests" soak mutants \
     "mutants ARGS=--of=softmetal" "mutants ARGS=--of=python"
 nightly:

@@ -12,6 +12,7 @@ Downloads are the clone, Debian's packages and what pip fetches; a wheel that pi
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -118,6 +119,8 @@ def main() -> None:
         put_weights_on_mps()
         return
     found = newcomer()
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(f"CPU seconds of all that: {used.ru_utime + used.ru_stime:.0f}")
     over = [name for name, limit in LIMITS.items() if found[name] > limit]
     for name, limit in LIMITS.items():
         unit = "MB" if name == "downloads" else "s"

@@ -4,7 +4,7 @@ import re
 
 import pytest
 from children import output_of
-from places import DOCS, ROOT
+from places import DOCS, ROOT, TOOLS
 from recipes import blocks
 
 README = (ROOT / "README.md").read_text()
@@ -14,11 +14,18 @@ EXAMPLES = [block.text for block in blocks("README.md") if block.language == "py
 @pytest.mark.long
 @pytest.mark.needs_numpy
 @pytest.mark.needs_torch
-def test_the_second_command_shows_one_write_in_every_framework():
+@pytest.mark.needs_tvm
+def test_the_first_command_shows_one_write_in_every_framework():
     commands, shown = re.findall(r"\n```\n(.*?)```", README, re.DOTALL)[:2]
-    install, share = [line.partition("#")[0].split() for line in commands.splitlines()]
-    assert install == ["pip", "install", ".", "numpy", "torch"]
-    assert shown in output_of(share[1:], cwd=ROOT)
+    assert [line.partition("#")[0].split() for line in commands.splitlines()] == [["make", "demo"], ["make", "test"]]
+    demo = re.search(r"^demo:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)[1]
+    first = next(line.split() for line in demo.splitlines() if line.startswith("\t$(PY)"))
+    assert shown in output_of(first[1:], cwd=ROOT)
+
+
+def test_what_the_demo_downloads_is_said_alike():
+    (said,) = re.findall(r"\b(\d+ MB) for the demo", README)
+    assert f"some {said}:" in (TOOLS / "prepare").read_text()
 
 
 def test_there_is_a_short_example():

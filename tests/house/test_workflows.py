@@ -101,7 +101,11 @@ def test_pytorch_is_one_version_and_its_cpu_build():
     """That for CUDA is gigabytes."""
     for name in {*WORKFLOWS} - {"release.yml"}:
         assert "'https://download.pytorch.org/whl/cpu'" in WORKFLOWS[name]["env"]["PIP_EXTRA_INDEX_URL"], name
-    (torch,) = [line for line in PROJECT["dependency-groups"]["demo"] if isinstance(line, str) and re.match(r"torch\b.*linux", line)]
+    (torch,) = [
+        line
+        for line in PROJECT["dependency-groups"]["demo"]
+        if isinstance(line, str) and re.match(r"torch\b.*linux", line)
+    ]
     assert re.match(r"torch==[\d.]+\+cpu;", torch)
 
 
