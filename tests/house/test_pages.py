@@ -77,7 +77,8 @@ def run(page, block, names):
 
 
 def without_places(printed):
-    """What was printed, but for where the memory happens to be."""
+    """What was printed, but for where the memory happens to be, and for how its sentence is broken into lines."""
+    printed = re.sub(r"(?m)(0x[0-9a-f]+.*)\n {4}", r"\1 ", printed)
     lines = (line.rstrip() for line in re.sub(r"0x[0-9a-f]+", "0x...", printed).splitlines())
     return "\n".join(lines).strip()
 
@@ -117,6 +118,18 @@ def test_a_block_is_run_or_says_why_not():
             assert block.language in ("python", *WORDS), where
 
 
+def test_code_is_not_wider_than_a_page_shows():
+    """On a laptop, beside the sidebar.  What is printed, and pictures, are as they are."""
+    wide = [
+        f"{page}:{block.line + number}"
+        for page in PAGES
+        for block in blocks(page)
+        for number, line in enumerate(block.text.splitlines())
+        if block.language not in ("", "text") and len(line) > 78
+    ]
+    assert wide == []
+
+
 # ---- commands ----
 
 MAKEFILE = (ROOT / "Makefile").read_text()
@@ -151,7 +164,7 @@ def commands(page):
     """(line, its words) of each command in blocks and in lines that are set in by four."""
     for block in blocks(page):
         if block.language in WORDS:
-            for line in block.text.splitlines():
+            for line in block.text.replace("\\\n", " ").splitlines():
                 yield block.language, re.sub(r"^\$ |(?<=\S)  +.*", "", line).split()
     for line in re.findall(r"^ {4}(\S.*)$", without_blocks(page), re.MULTILINE):
         yield "", line.split()
