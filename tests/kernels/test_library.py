@@ -102,6 +102,18 @@ def test_constants_are_values_of_the_kernel(constants):
     assert run(constants["plain"]) == [5, 0, 0, 0]
 
 
+@pytest.mark.parametrize("value", ["int b = 2 * n + 1", "int a = 1, b = twice(n)", "constexpr int b = n", "int b{n}"])
+def test_a_template_may_name_what_is_made_of_a_constant_that_others_are_not_given(value):
+    """As MLX's conv.metal has it: names that depend on no parameter of a template are looked up where it stands."""
+    source = f"constant int n [[function_constant(0)]]; int twice(int x) {{ return 2 * x; }} static constant {value};\n"
+    source += "constant int c = b + 1; template <typename T> kernel void f(device T *x) { x[b] = c; }\n"
+    source += 'template [[host_name("f_float")]] kernel void f<float>(device float *);\n'
+    library = md.Library(METAL + source + "kernel void g(device float *x) { x[0] = 7; }")
+    assert run(library["g"])[0] == 7
+    at = {"int b = 2 * n + 1": 3, "int a = 1, b = twice(n)": 2}.get(value, 1)
+    assert run(library.kernel("f_float", constants={"n": 1}))[at] == at + 1
+
+
 @pytest.mark.parametrize(
     ("given", "error", "sentence"),
     [

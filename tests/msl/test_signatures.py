@@ -37,6 +37,7 @@ SPELLINGS = {
     "with a condition": PLAIN.replace(", device", "\n#ifdef A\n, device int *more [[buffer(5)]]\n#endif\n, device", 1),
     "two under conditions": f"#if A\n{PLAIN}\n#else\n{PLAIN}\n#endif",
     "with the thread's own": PLAIN.replace(") {}", ", uint i [[thread_position_in_grid]]) {}"),
+    "coherent memory": PLAIN.replace("device float *x", "volatile coherent(system) device float *x"),
     "references and arrays": PLAIN.replace("*x", "(&x)[4]").replace("*out", "out[2][3]"),
     "indices by names": "constant int OUT = 1;\n" + PLAIN.replace("buffer(1)", "buffer(OUT)"),
     "among others": PLAIN.replace(" f(", " other(").replace("out", "in") + "\n" + PLAIN,

@@ -23,6 +23,7 @@ from . import (
     unsupported,
 )
 from .declarations import FUNCTION, OTHER, Declaration
+from .declarators import Declared
 from .diagnostics import metal_names, source_error
 from .errors import SourceError
 from .function_constants import FunctionConstant
@@ -106,20 +107,36 @@ class Translation:
     def _drop_what_asks_for_others(self, tokens: Tokens, reached: set[str], values: Mapping[int, bytes]) -> None:
         """Drop variables that are made of a function constant without a value, and that the kernel does not reach.
 
-        Where their value is the result of a call, the compiler makes it whoever uses it.
+        Where their value is the result of a call, the compiler makes it whoever uses it.  Their names stay declared,
+        as another kernel's template may have them: the compiler looks up what depends on no parameter of a template.
         """
         asking = {one.name for one in self.constants if one.index not in values}
         for one in self._declarations if asking else ():
             names = set(self._names(one))
             is_variable = one.kind == OTHER and tokens.words[one.head_end] in {"=", "{"} and names
             if is_variable and names.isdisjoint(reached) and not asking.isdisjoint(self._mentions(one)):
-                tokens.drop(one.first, one.last)
+                self._drop_values(tokens, one)
                 asking |= names
+
+    def _drop_values(self, tokens: Tokens, one: Declaration) -> None:
+        declared = self._declared(one)
+        if declared is None or "auto" in tokens.words[one.first : declared.type_end]:
+            tokens.drop(one.first, one.last)
+            return
+        for each in declared.declarators:
+            tokens.drop(each.value, each.end - 1)
+        for at in range(declared.first, declared.type_end):
+            if tokens.words[at] in {"static", "constexpr", "inline"}:
+                tokens.drop(at, at)
+        tokens.words[declared.first] = f"extern {tokens.words[declared.first]}"
+
+    def _declared(self, one: Declaration) -> Declared | None:
+        first, _ = declarations.after_template(self._source, one.first)
+        return declarators.read(self._source, first, one.last) if one.kind == OTHER else None
 
     def _names(self, one: Declaration) -> Iterable[str]:
         """What it declares: of variables, each."""
-        first, _ = declarations.after_template(self._source, one.first)
-        declared = declarators.read(self._source, first, one.last) if one.kind == OTHER else None
+        declared = self._declared(one)
         if declared is None or len(declared.declarators) < 2:
             return [one.name(self._source)]
         return [self._source.words[each.name] for each in declared.declarators if each.name is not None]
