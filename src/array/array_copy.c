@@ -6,6 +6,7 @@
 #include "array/array_copy.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "array/array_map.h"
 #include "array/array_methods.h"
@@ -312,8 +313,9 @@ array_copied(const char *function, ArrayObject *self, const array_creation *what
     return op;
 }
 
-static int
-convert_order(ArrayObject *self, PyObject *value, char *out)
+int
+array_convert_order(const char *function, const ArrayObject *self, PyObject *value,
+                    const char *letters, char *out)
 {
     *out = 'C';
     if (value == NULL) {
@@ -321,9 +323,9 @@ convert_order(ArrayObject *self, PyObject *value, char *out)
     }
     bool is_letter = PyUnicode_Check(value) && PyUnicode_GET_LENGTH(value) == 1;
     Py_UCS4 letter = is_letter ? PyUnicode_READ_CHAR(value, 0) : 0;
-    if (letter != 'C' && letter != 'F' && letter != 'A' && letter != 'K') {
-        return errors_raise(PyExc_ValueError,
-                            "Array.copy: order (%R) must be 'C', 'F', 'A' or 'K'.", value);
+    if (letter == 0 || letter > 'K' || strchr(letters, (char)letter) == NULL) {
+        return errors_raise(PyExc_ValueError, "%s: order (%R) must be 'C', 'F'%s.", function,
+                            value, strchr(letters, 'K') == NULL ? " or 'A'" : ", 'A' or 'K'");
     }
     if (letter == 'C' || letter == 'F') {
         *out = (char)letter;
@@ -358,7 +360,7 @@ ARGS_METHOD(array_method_copy, op, "Array.copy", 0, 2, 0, "order", "storage", "s
     metal_stream *stream;
     int padded;
     array_creation what = array_like(self);
-    if (convert_order(self, values[0], &what.order) < 0 ||
+    if (array_convert_order(function, self, values[0], "CFAK", &what.order) < 0 ||
         args_tristate(function, "padded", values[3], &padded) < 0 ||
         (padded == 1 && array_check_padding(function, self->dtype) < 0)) {
         return NULL;

@@ -20,6 +20,11 @@ void array_side_set(array_side *side, ArrayObject *array);
 bool array_side_open_view(array_side *side, md_state *state, PyObject *value);
 void array_side_close(array_side *side); /* after either of the two */
 
+/* 'C' or 'F' for one of `letters`: 'A' and 'K' are Fortran order where the array has it.  NULL: 'C'.
+ * -1 with ValueError. */
+int array_convert_order(const char *function, const ArrayObject *self, PyObject *value,
+                        const char *letters, char *out);
+
 /* The one entry of every copy: the source is broadcast, and may overlap the destination.  With
  * a stream the GPU does it later, where it can and the destination is an Array; NULL: see
  * array_queue.h.  -1 with TypeError (element types), ValueError (shapes, a read-only

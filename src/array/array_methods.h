@@ -12,12 +12,17 @@
 /* X(C name, Python name): positional and keyword arguments. */
 #define ARRAY_CALL_LIST(X) \
     X(reshape, "reshape") /* array_views.c */ \
-    X(permute, "permute") \
     X(squeeze, "squeeze") \
     X(expand_dims, "expand_dims") \
     X(broadcast_to, "broadcast_to") \
-    X(flatten, "flatten") \
     X(view, "view") \
+    X(permute, "permute") /* array_order.c */ \
+    X(transpose, "transpose") \
+    X(swapaxes, "swapaxes") \
+    X(moveaxis, "moveaxis") \
+    X(ravel, "ravel") \
+    X(flatten, "flatten") \
+    X(tobytes, "tobytes") \
     X(copy_from, "copy_from") /* array_copy_from.c */ \
     X(copy_to, "copy_to") \
     X(fill, "fill")           /* array_assign.c */ \
@@ -61,6 +66,16 @@ ARRAY_ONE_LIST(DECLARE_PLAIN)
 /* array_views.c */
 PyObject *array_subscript(PyObject *op, PyObject *key);
 PyObject *array_sequence_item(PyObject *op, Py_ssize_t index);
+/* The view that a function of layout.h makes of these numbers. */
+PyObject *array_view_by(layout_view *make, PyObject *op, const char *function, int count,
+                        const int64_t *values);
+/* The items, in C order, in another shape; one extent may be -1. */
+PyObject *array_view_as(PyObject *op, const char *function, const int64_t *shape, int ndim);
+/* A shape or axes, given as f(2, 3), f((2, 3)) or f(name=(2, 3)). */
+int array_read_ints(const char *function, const char *name, PyObject *const *args,
+                    Py_ssize_t nargs, PyObject *kwnames, int64_t *out, int *count);
+
+/* array_order.c */
 PyObject *array_get_T(PyObject *op, void *closure);
 PyObject *array_get_mT(PyObject *op, void *closure);
 
@@ -128,6 +143,7 @@ int array_raise_unheard(ArrayObject *self);
 void array_forget_unheard(ArrayObject *self);
 
 /* array_host.c */
+PyObject *array_get_ctypes(PyObject *op, void *closure);
 PyObject *array_get_host(PyObject *op, void *closure);
 /* The Array that `op` is, or is the host view of: borrowed.  NULL: neither. */
 PyObject *array_behind(md_state *state, PyObject *op);

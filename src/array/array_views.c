@@ -19,8 +19,9 @@ view_if(bool is_view, PyObject *op, const char *function, const strided_layout *
                    : errors_from_layout(state_of(op), function, fault);
 }
 
-static PyObject *
-view_by(layout_view *make, PyObject *op, const char *function, int count, const int64_t *values)
+PyObject *
+array_view_by(layout_view *make, PyObject *op, const char *function, int count,
+              const int64_t *values)
 {
     strided_layout layout;
     layout_fault fault;
@@ -69,10 +70,9 @@ array_sequence_item(PyObject *op, Py_ssize_t index)
 
 /* ---- shapes ---- */
 
-/* A shape or axes, given as f(2, 3), f((2, 3)) or f(name=(2, 3)). */
-static int
-read_ints(const char *function, const char *name, PyObject *const *args, Py_ssize_t nargs,
-          PyObject *kwnames, int64_t *out, int *count)
+int
+array_read_ints(const char *function, const char *name, PyObject *const *args, Py_ssize_t nargs,
+                PyObject *kwnames, int64_t *out, int *count)
 {
     if (kwnames != NULL && PyTuple_GET_SIZE(kwnames) > 0) {
         if (nargs != 0 || PyTuple_GET_SIZE(kwnames) != 1 ||
@@ -129,9 +129,8 @@ refuse_reshape(PyObject *op, const char *function, const strided_layout *in,
     return NULL;
 }
 
-/* The items, in C order, in another shape; one extent may be -1. */
-static inline PyObject *
-view_as(PyObject *op, const char *function, const int64_t *shape, int ndim)
+PyObject *
+array_view_as(PyObject *op, const char *function, const int64_t *shape, int ndim)
 {
     strided_layout in, out;
     layout_fault fault;
@@ -151,59 +150,10 @@ array_method_reshape(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyOb
 {
     int64_t shape[LAYOUT_MAX_NDIM];
     int ndim;
-    if (read_ints("Array.reshape", "shape", args, nargs, kwnames, shape, &ndim) < 0) {
+    if (array_read_ints("Array.reshape", "shape", args, nargs, kwnames, shape, &ndim) < 0) {
         return NULL;
     }
-    return view_as(op, "Array.reshape", shape, ndim);
-}
-
-const char array_doc_permute[] =
-    "permute($self, /, *axes)\n--\n\n"
-    "A view with the axes in another order.\n\n"
-    "Parameters\n----------\n"
-    "axes : int or tuple of int\n"
-    "    Each axis once; negative ones count from the end.\n\n"
-    "Raises\n------\n"
-    "ValueError\n    An axis is missing, named twice, or out of range.";
-
-PyObject *
-array_method_permute(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
-{
-    int64_t axes[LAYOUT_MAX_NDIM];
-    int count;
-    if (read_ints("Array.permute", "axes", args, nargs, kwnames, axes, &count) < 0) {
-        return NULL;
-    }
-    return view_by(layout_permuted, op, "Array.permute", count, axes);
-}
-
-/* The axes from `first` on in reverse. */
-static PyObject *
-reverse_axes(PyObject *op, int first)
-{
-    int64_t axes[LAYOUT_MAX_NDIM];
-    int ndim = array_cast(op)->ndim;
-    for (int i = 0; i < ndim; i++) {
-        axes[i] = i < first ? i : first + ndim - 1 - i;
-    }
-    return view_by(layout_permuted, op, "Array", ndim, axes);
-}
-
-PyObject *
-array_get_T(PyObject *op, void *Py_UNUSED(closure))
-{
-    return reverse_axes(op, 0);
-}
-
-PyObject *
-array_get_mT(PyObject *op, void *Py_UNUSED(closure))
-{
-    int ndim = array_cast(op)->ndim;
-    if (ndim < 2) {
-        return PyErr_Format(PyExc_ValueError,
-                            "Array.mT: a matrix has at least 2 dimensions, not %d.", ndim);
-    }
-    return reverse_axes(op, ndim - 2);
+    return array_view_as(op, "Array.reshape", shape, ndim);
 }
 
 const char array_doc_squeeze[] =
@@ -228,7 +178,7 @@ ARGS_METHOD(array_method_squeeze, op, "Array.squeeze", 0, 1, 0, "axis")
     if (args_int64s(function, "axis", values[0], axes, LAYOUT_MAX_NDIM, &count) < 0) {
         return NULL;
     }
-    return view_by(layout_squeezed_axes, op, function, count, axes);
+    return array_view_by(layout_squeezed_axes, op, function, count, axes);
 }
 
 const char array_doc_expand_dims[] =
@@ -246,7 +196,7 @@ ARGS_METHOD(array_method_expand_dims, op, "Array.expand_dims", 0, 1, 1, "axis")
     if (args_int64(function, "axis", values[0], &axis) < 0) {
         return NULL;
     }
-    return view_by(layout_expanded, op, function, 1, &axis);
+    return array_view_by(layout_expanded, op, function, 1, &axis);
 }
 
 const char array_doc_broadcast_to[] =
@@ -265,46 +215,7 @@ ARGS_METHOD(array_method_broadcast_to, op, "Array.broadcast_to", 0, 1, 1, "shape
         return NULL;
     }
     /* one item stands in many places */
-    return make_readonly(view_by(layout_broadcast, op, function, ndim, shape));
-}
-
-const char array_doc_flatten[] =
-    "flatten($self, /, start_axis=0, end_axis=-1)\n--\n\n"
-    "A view in which a run of axes is one axis, in C order.\n\n"
-    "Parameters\n----------\n"
-    "start_axis, end_axis : int\n"
-    "    First and last axis of the run, both included.\n\n"
-    "Raises\n------\n"
-    "ValueError\n    The axes are out of range or in the wrong order.\n"
-    "CopyRequiredError\n    The strides do not allow it; call copy() first.";
-
-ARGS_METHOD(array_method_flatten, op, "Array.flatten", 0, 2, 0, "start_axis", "end_axis")
-{
-    int64_t first = 0, last = -1, shape[LAYOUT_MAX_NDIM] = {1};
-    int start, end, ndim = array_cast(op)->ndim;
-    layout_fault fault;
-    if ((values[0] && args_int64(function, "start_axis", values[0], &first) < 0) ||
-        (values[1] && args_int64(function, "end_axis", values[1], &last) < 0)) {
-        return NULL;
-    }
-    if (ndim == 0) { /* one item is a vector of one */
-        return view_as(op, function, shape, 1);
-    }
-    if (!layout_axis(first, ndim, &start, &fault) || !layout_axis(last, ndim, &end, &fault)) {
-        return errors_from_layout(state_of(op), function, &fault);
-    }
-    if (start > end) {
-        return PyErr_Format(PyExc_ValueError,
-                            "Array.flatten: start_axis (%d) comes after end_axis (%d).", start,
-                            end);
-    }
-    for (int axis = 0, to = 0; axis < ndim; axis++) {
-        bool is_joined = axis > start && axis <= end;
-        int64_t extent = array_shape(array_cast(op))[axis];
-        to += axis > 0 && !is_joined;
-        shape[to] = is_joined ? shape[to] * extent : extent; /* the volume at most */
-    }
-    return view_as(op, function, shape, ndim - (end - start));
+    return make_readonly(array_view_by(layout_broadcast, op, function, ndim, shape));
 }
 
 /* ---- rights ---- */
@@ -371,23 +282,30 @@ recount(const ArrayObject *self, DLDataType dtype, int64_t to, strided_layout *o
 }
 
 const char array_doc_view[] =
-    "view($self, /, dtype)\n--\n\n"
-    "The same bytes as items of another type; no conversion.\n\n"
+    "view($self, /, dtype=None, *shape)\n--\n\n"
+    "The same bytes as items of another type, with no conversion; or as another shape.\n\n"
+    "Parameters\n----------\n"
+    "dtype : dtype, optional\n"
+    "    Without it: another view of the same items, as in NumPy.\n"
+    "shape : int or tuple of int\n"
+    "    In place of a dtype: as in torch, a shape, which reshape() takes too.\n\n"
     "If the item sizes differ, the last axis shrinks or grows; it must be contiguous.\n"
     "Packed sub-byte items count in bits: two int4 are a uint8.  Padded items, of a byte\n"
     "each, stay padded in a type with the same number of bits.\n\n"
     "Raises\n------\n"
     "ValueError\n"
     "    The last axis is not contiguous or its bytes do not divide, or the items would not\n"
-    "    be aligned.";
+    "    be aligned; the number of items differs.\n"
+    "CopyRequiredError\n    The strides do not allow the shape; call copy() first.";
 
-ARGS_METHOD(array_method_view, op, "Array.view", 0, 1, 1, "dtype")
+static PyObject *
+view_items(PyObject *op, const char *function, PyObject *value)
 {
     ArrayObject *self = array_cast(op);
     md_state *state = state_of(op);
     DLDataType dtype;
     strided_layout out;
-    if (dtype_type_convert(state, function, values[0], &dtype) < 0) {
+    if (dtype_type_convert(state, function, value, &dtype) < 0) {
         return NULL;
     }
     /* Padded items stay so in a type of as many bits; seen as whole bytes they are bytes. */
@@ -408,4 +326,23 @@ ARGS_METHOD(array_method_view, op, "Array.view", 0, 1, 1, "dtype")
     return buffer == NULL ? NULL
                           : array_new(state, buffer, self->byte_offset, &out, dtype,
                                       self->is_readonly, is_padded);
+}
+
+PyObject *
+array_method_view(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char function[] = "Array.view";
+    static const args_spec spec = ARGS_SPEC("Array.view", 0, 1, 0, "dtype");
+    if (nargs > 1 || (nargs == 1 && (PyTuple_Check(args[0]) || PyIndex_Check(args[0])))) {
+        int64_t shape[LAYOUT_MAX_NDIM];
+        int ndim;
+        return array_read_ints(function, "shape", args, nargs, kwnames, shape, &ndim) < 0
+                   ? NULL
+                   : array_view_as(op, function, shape, ndim);
+    }
+    PyObject *dtype;
+    if (args_parse(&spec, args, nargs, kwnames, &dtype) < 0) {
+        return NULL;
+    }
+    return args_is_given(dtype) ? view_items(op, function, dtype) : array_alias(array_cast(op));
 }

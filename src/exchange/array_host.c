@@ -114,6 +114,15 @@ array_method_to_numpy(PyObject *op, PyObject *Py_UNUSED(argument))
     return array_numpy_asarray("Array.to_numpy", op);
 }
 
+PyObject *
+array_get_ctypes(PyObject *op, void *Py_UNUSED(closure))
+{
+    PyObject *numpy = PyObject_CallMethod(op, "__array__", "(OO)", Py_None, Py_False);
+    PyObject *result = numpy == NULL ? NULL : PyObject_GetAttrString(numpy, "ctypes");
+    Py_XDECREF(numpy);
+    return result;
+}
+
 /* ---- the host view ---- */
 
 typedef struct {

@@ -179,7 +179,14 @@ read_device_type(md_state *state, const char *function, PyObject *producer)
     if (pair == NULL) {
         return -1;
     }
-    int result = args_int64s(function, "__dlpack_device__()", pair, device, 2, &count);
+    /* Paddle reports (1, None).  Only the type counts here: the tensor has its device's number. */
+    if (PyTuple_CheckExact(pair) && PyTuple_GET_SIZE(pair) == 2 &&
+        PyTuple_GET_ITEM(pair, 1) == Py_None) {
+        Py_SETREF(pair, Py_BuildValue("(Oi)", PyTuple_GET_ITEM(pair, 0), 0));
+    }
+    int result = pair == NULL
+                     ? -1
+                     : args_int64s(function, "__dlpack_device__()", pair, device, 2, &count);
     if (result == 0 && (count != 2 || (device[0] != kDLMetal && device[0] != kDLCPU))) {
         PyErr_Format(PyExc_BufferError,
                      "%s: %.100s reports device %R; only Metal (8) and the CPU (1) can be "
@@ -187,7 +194,7 @@ read_device_type(md_state *state, const char *function, PyObject *producer)
                      function, Py_TYPE(producer)->tp_name, pair);
         result = -1;
     }
-    Py_DECREF(pair);
+    Py_XDECREF(pair);
     return result < 0 ? -1 : device[0];
 }
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import builtins
 import os.path
+import sys
 
 try:
     from . import _core
@@ -59,20 +60,39 @@ _LATER = {
 
 #: What other libraries call it, and what to write here.
 _INSTEAD = {
-    "Tensor": "asarray(x)",
-    "arange": "asarray(range(n))",
-    "array": "asarray(x), or asarray(x, copy=True)",
-    "as_tensor": "asarray(x)",
-    "from_numpy": "asarray(x)",
-    "load": "open(path)",
-    "tensor": "asarray(x, copy=True)",
+    "Tensor": "metal_dlpack.asarray(x)",
+    "arange": "metal_dlpack.asarray(range(n))",
+    "array": "metal_dlpack.asarray(x), or asarray(x, copy=True)",
+    "as_tensor": "metal_dlpack.asarray(x)",
+    "concatenate": "metal_dlpack.asarray(np.concatenate(arrays)), as NumPy's functions take Arrays",
+    "device": "metal_dlpack.devices()[0], or device='metal:0' in a call",
+    "from_numpy": "metal_dlpack.asarray(x)",
+    "from_torch": "metal_dlpack.asarray(x), which shares the tensor's memory",
+    "is_available": "metal_dlpack.default_device().is_software, which is False on a Mac",
+    "load": "metal_dlpack.open(path)",
+    "save": "np.save(file, a) or safetensors.numpy.save_file({name: a}, file), which take Arrays",
+    "stack": "metal_dlpack.asarray(np.stack(arrays)), as NumPy's functions take Arrays",
+    "synchronize": "metal_dlpack.default_device().synchronize()",
+    "tensor": "metal_dlpack.asarray(x, copy=True)",
 }
+
+
+def _instead(name: str) -> str:
+    """The way out, of what NumPy and torch have too: if they are imported, they know."""
+    if name in _INSTEAD:
+        return f"; write {_INSTEAD[name]}"
+    if name.startswith("_"):
+        return ""
+    if hasattr(sys.modules.get("numpy"), name):
+        return f"; write np.{name}, as NumPy's functions take Arrays, and metal_dlpack.asarray(x) for what it gives"
+    if hasattr(sys.modules.get("torch"), name):
+        return f"; write torch.{name} with a.to(torch.Tensor), and metal_dlpack.asarray(x) for what it gives"
+    return ""
 
 
 def __getattr__(name: str) -> Any:
     if name not in _LATER:
-        instead = f"; write {__name__}.{_INSTEAD[name]}" if name in _INSTEAD else ""
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{instead}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{_instead(name)}")
     from importlib import import_module
 
     function = getattr(import_module(f".{_LATER[name]}", __name__), name)

@@ -36,6 +36,8 @@ MD_GETTER(array_get_device,
           device_of_record(state_of(op), array_storage(array_cast(op))->device));
 MD_GETTER(array_get_storage,
           PyUnicode_FromString(storage_mode_name(array_storage(array_cast(op))->mode)));
+MD_GETTER(array_get_data, PyMemoryView_FromObject(op));
+MD_GETTER(array_get_flags, call_python(CALL_ARRAY_FLAGS, op, NULL));
 MD_GETTER(array_get_buffer, Py_XNewRef(array_buffer(array_cast(op))));
 
 static PyObject *
@@ -62,6 +64,15 @@ static PyGetSetDef array_getset[] = {
     MD_FACT(array, buffer, "The Buffer under the array; the same object for every view of it."),
     {"layout", array_get_layout_object, NULL,
      PyDoc_STR("Shape, strides and itemsize as a StridedLayout with offset 0."), NULL},
+    MD_FACT(array, data, "memoryview(a), as NumPy's."),
+    MD_FACT(array, flags,
+            "NumPy's flags: c_contiguous, f_contiguous, writeable and aligned, which is True.\n"
+            "They cannot be set."),
+    MD_FACT(
+        array, ctypes,
+        "NumPy's ctypes of np.asarray(a): data, shape, strides in bytes, data_as().  Waits\n"
+        "for GPU work in flight, but not for work submitted later.  CopyRequiredError for\n"
+        "private storage, ImportError without NumPy."),
     MD_FACT(array, T, "A view with the axes reversed."),
     MD_FACT(array, mT,
             "A view with the last two axes swapped; ValueError below two dimensions."),

@@ -23,6 +23,7 @@
     X(CALL_SOURCE_ERROR, "compile_errors", "error_of") \
     X(CALL_ARRAY_TEXT, "looking.text", "describe_array") \
     X(CALL_ARRAY_REDUCE, "pickling", "reduce_array") \
+    X(CALL_ARRAY_FLAGS, "numpy_attributes", "ArrayFlags") \
     X(CALL_COUNT, "counting", "count") \
     X(CALL_DEVICE, "_core", "_device") \
     X(CALL_HTML, "notebook", "html_of") \

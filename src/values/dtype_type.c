@@ -138,6 +138,28 @@ dtype_get_numpy(PyObject *op, void *Py_UNUSED(closure))
     return result;
 }
 
+/* What NumPy's dtype says under the name `closure`.  AttributeError where there is none, so that
+ * hasattr() knows. */
+static PyObject *
+dtype_get_of_numpy(PyObject *op, void *closure)
+{
+    PyObject *numpy = dtype_get_numpy(op, NULL);
+    if (numpy == NULL && (PyErr_ExceptionMatches(PyExc_TypeError) ||
+                          PyErr_ExceptionMatches(PyExc_ImportError))) {
+        PyObject *type, *why, *traceback;
+        PyErr_Fetch(&type, &why, &traceback);
+        PyErr_Format(PyExc_AttributeError, "dtype.%s is what NumPy says; %S", (char *)closure,
+                     why);
+        Py_XDECREF(type);
+        Py_XDECREF(why);
+        Py_XDECREF(traceback);
+    }
+    PyObject *result = numpy == NULL ? NULL : PyObject_GetAttrString(numpy, closure);
+    Py_XDECREF(numpy);
+    return result;
+}
+#define OF_NUMPY(name, doc) {#name, dtype_get_of_numpy, NULL, PyDoc_STR(doc), #name}
+
 static PyGetSetDef dtype_getset[] = {
     MD_FACT(dtype, name, "'float32', 'int4', 'float4_e2m1fnx2'."),
     MD_FACT(
@@ -146,6 +168,19 @@ static PyGetSetDef dtype_getset[] = {
     {"dtype", dtype_get_numpy, NULL,
      PyDoc_STR("The same as `numpy`: np.dtype(x) and NumPy's dtype= arguments read this name."),
      NULL},
+    OF_NUMPY(kind, "numpy.kind: 'b', 'i', 'u', 'f', 'c', or 'V' for most types of ml_dtypes."),
+    OF_NUMPY(type, "numpy.type: the class of one item, such as numpy.float32."),
+    OF_NUMPY(str, "numpy.str: byte order, kind and bytes, such as '<f4'."),
+    OF_NUMPY(char, "numpy.char: NumPy's letter for it."),
+    OF_NUMPY(num, "numpy.num: NumPy's number for it."),
+    OF_NUMPY(byteorder, "numpy.byteorder: '=', or '|' for items of one byte."),
+    OF_NUMPY(isnative, "numpy.isnative: True."),
+    OF_NUMPY(hasobject, "numpy.hasobject: False."),
+    OF_NUMPY(names, "numpy.names: None, as an item has no fields."),
+    OF_NUMPY(fields, "numpy.fields: None."),
+    OF_NUMPY(subdtype, "numpy.subdtype: None."),
+    OF_NUMPY(descr, "numpy.descr: what numpy.lib.format writes in a header."),
+    OF_NUMPY(newbyteorder, "numpy.newbyteorder: makes the NumPy dtype of another byte order."),
     MD_LAST_FACT,
 };
 
@@ -219,18 +254,20 @@ PyDoc_STRVAR(
     "    'float32', 'bfloat16', 'int4'; with lanes 'float4_e2m1fnx2'; as other packages\n"
     "    print it, 'torch.float32', 'mlx.core.float32'; NumPy's codes, '<f4', 'f4', 'f'.\n"
     "    Scalar types are those of NumPy, ml_dtypes and JAX; Python's bool, int, float and\n"
-    "    complex mean bool, int64, float32 and complex64.  The texts 'int', 'float' and\n"
-    "    'complex' are refused, because NumPy and torch disagree on them.  No package is\n"
-    "    imported to know its dtypes.\n\n"
+    "    complex mean bool, int64, float64 and complex128, as to NumPy and torch.  The texts\n"
+    "    'int', 'float' and 'complex' are refused, because NumPy and torch disagree on them.\n"
+    "    No package is imported to know its dtypes.\n\n"
     "Raises\n------\n"
     "TypeError\n    x names no element type.\n"
     "ValueError\n    The byte order is not the machine's.\n\n"
     "A dtype equals its name and has the same hash: float32 == 'float32', and either finds\n"
     "the other in a dict.  It equals what other packages call the same type, torch.float32,\n"
-    "np.dtype('f4'), np.float32, mlx.core.float32, and Python's bool (bool) and int\n"
-    "(int64).  Their hashes differ: convert the keys of a dict with dtype(x).  The\n"
-    "comparison mlx.core.float32 == x is MLX's, and is False.  Other texts ('f4') are not\n"
-    "equal, nor are float and complex, which mean float64 and complex128 to NumPy.\n\n"
+    "np.dtype('f4'), np.float32, mlx.core.float32, and Python's bool, int, float and complex\n"
+    "as above.  Their hashes differ: convert the keys of a dict with dtype(x).  The "
+    "comparison\n"
+    "mlx.core.float32 == x is MLX's, and is False.  Other texts ('f4') are not equal.\n\n"
+    "What NumPy's dtype says under kind, type, str and more names is what `numpy` says; where\n"
+    "there is no such dtype these raise AttributeError.\n\n"
     "Source: dlpack.h DLDataType.");
 
 static PyType_Slot dtype_slots[] = {

@@ -36,9 +36,8 @@ PyObject *dtype_type_from_dl(md_state *state, DLDataType dtype);
 int dtype_type_convert(md_state *state, const char *function, PyObject *value, DLDataType *out);
 
 /* Is `value` another way to say `dtype` that `==` takes?  1, 0, or -1 with an exception.
- * A str: the name, and no other text, so that equal things have equal hashes.  Python's bool
- * and int, which are the same to everybody; not float and complex, which NumPy takes for
- * float64 and complex128.  Dtypes and scalar types of other packages. */
+ * A str: the name, and no other text, so that equal things have equal hashes.  Python's bool,
+ * int, float and complex.  Dtypes and scalar types of other packages. */
 int dtype_type_is_named(DLDataType dtype, PyObject *value);
 
 #endif /* MD_DTYPE_TYPE_H */

@@ -141,8 +141,8 @@ from_python_type(PyObject *value, DLDataType *out)
 {
     const char *name = value == (PyObject *)&PyBool_Type      ? "bool"
                        : value == (PyObject *)&PyLong_Type    ? "int64"
-                       : value == (PyObject *)&PyFloat_Type   ? "float32"
-                       : value == (PyObject *)&PyComplex_Type ? "complex64"
+                       : value == (PyObject *)&PyFloat_Type   ? "float64"
+                       : value == (PyObject *)&PyComplex_Type ? "complex128"
                                                               : NULL;
     return name != NULL && dtype_from_name(name, out);
 }
@@ -277,9 +277,6 @@ dtype_type_is_named(DLDataType dtype, PyObject *value)
     DLDataType named;
     if (PyUnicode_Check(value)) {
         return PyUnicode_CompareWithASCIIString(value, dtype_name(dtype).text) == 0;
-    }
-    if (value == (PyObject *)&PyFloat_Type || value == (PyObject *)&PyComplex_Type) {
-        return 0;
     }
     naming found =
         from_python_type(value, &named) ? NAMING_TYPE : name_by_foreign(value, &named);

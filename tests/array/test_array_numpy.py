@@ -157,3 +157,25 @@ def test_conversions_leave_nothing_behind(live_buffers):
         md.full((3, 5), 1, source, storage="private").astype(target)
         with pytest.raises((TypeError, ValueError)):
             md.zeros((2, 2), source)[...] = object()
+
+
+def test_flags_data_and_ctypes_are_numpys():
+    grid = md.zeros((4, 6), "int16")
+    for array in (grid, grid.T, grid[::2], grid[:1], grid[:0], grid.as_readonly(), md.full((), 1.0)):
+        theirs = np.asarray(array)
+        for name, key in [("c_contiguous", "C"), ("f_contiguous", "F"), ("writeable", "W"), ("aligned", "A")]:
+            there = getattr(theirs.flags, name)
+            assert getattr(array.flags, name) == array.flags[key] == array.flags[name.upper()] == there
+            assert all(f"{name.upper()} : {there}" in repr(flags) for flags in (array.flags, theirs.flags))
+        assert memoryview(theirs) == array.data
+        if array.ndim:
+            assert array.ctypes.strides[:] == theirs.ctypes.strides[:]
+        assert array.ctypes.data == theirs.ctypes.data
+    with pytest.raises(AttributeError, match=r"'writeable' .* a.as_readonly\(\)"):
+        grid.flags.writeable = False
+    with pytest.raises(KeyError, match="no flag 'OWNDATA'; it has C_CONTIGUOUS"):
+        grid.flags["OWNDATA"]
+    private = md.zeros(3, storage="private")
+    assert private.flags.c_contiguous
+    with pytest.raises(md.CopyRequiredError, match="private"):
+        private.ctypes  # noqa: B018

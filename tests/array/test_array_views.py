@@ -1,6 +1,7 @@
 """Views: NumPy is the oracle for what every one of them shows, and for whether there is one."""
 
 import ctypes
+import itertools
 
 import numpy as np
 import pytest
@@ -27,16 +28,6 @@ def reshape(array, shape):
         raise
 
 
-def flatten(array, start, end):
-    if array.ndim == 0:
-        return array.reshape(1)
-    start, end = (axis + array.ndim if axis < 0 else axis for axis in (start, end))
-    if not 0 <= start <= end < array.ndim:
-        raise ValueError
-    joined = int(np.prod(array.shape[start : end + 1]))
-    return reshape(array, array.shape[:start] + (joined,) + array.shape[end + 1 :])
-
-
 def squeeze(array, *axis):
     if array.ndim == 0 and axis not in {(), ((),)}:  # which NumPy lets pass for 0 and -1
         raise ValueError
@@ -60,8 +51,8 @@ def apply_to_ours(array, name, values):
         return array[values[0]]
     if name in {"T", "mT"}:
         return getattr(array, name)
-    if name in {"reshape", "permute"} and len(values[0]) % 2:
-        values = values[0]  # f(2, 3, 4) is f((2, 3, 4))
+    if name in {"reshape", "permute", "transpose"} and len(values[0]) % 2:
+        values = values[0]  # f(2, 3, 4) is f((2, 3, 4)); but transpose(0, 1) is torch's
     return getattr(array, name)(*values)
 
 
@@ -110,6 +101,7 @@ def operations(array):
     ndim = array.ndim
     axes, nothing = st.integers(-ndim - 1, ndim), st.just(())
     order = st.permutations(range(ndim)) | st.permutations(range(-ndim, 0)) | st.lists(axes, max_size=ndim + 1)
+    some_axes = axes | st.lists(axes, max_size=ndim + 1).map(tuple) | st.permutations(range(ndim)).map(tuple)
     return {
         "[]": (lambda key: array[key], st.tuples(keys(array.shape))),
         "reshape": (lambda shape: reshape(array, shape), st.tuples(shapes_for(array.size))),
@@ -119,7 +111,9 @@ def operations(array):
         "squeeze": (lambda *axis: squeeze(array, *axis), squeezed_axes(array.shape)),
         "expand_dims": (lambda axis: np.expand_dims(array, axis), st.tuples(axes)),
         "broadcast_to": (lambda shape: np.broadcast_to(array, shape), st.tuples(broader_shapes(array.shape))),
-        "flatten": (lambda start, end: flatten(array, start, end), st.tuples(axes, axes)),
+        "transpose": (array.transpose, st.tuples(order.map(tuple))),
+        "swapaxes": (array.swapaxes, st.tuples(axes, axes)),
+        "moveaxis": (lambda source, place: np.moveaxis(array, source, place), st.tuples(some_axes, some_axes)),
         "view": (lambda dtype: view(array, dtype), st.tuples(st.sampled_from(TYPES))),
         "as_readonly": (lambda: array, nothing),
     }
@@ -194,6 +188,9 @@ REFUSED = [
     ((1, 3), lambda a: a.expand_dims(3), "out of range"),
     ((3, 1), lambda a: a.broadcast_to((2, 2)), "broadcast"),
     ((2, 3), lambda a: a.flatten(1, 0), r"start_axis \(1\) comes after end_axis \(0\)"),
+    ((2, 3), lambda a: a.ravel("K"), r"Array.ravel: order \('K'\) must be 'C', 'F' or 'A'"),
+    ((2, 3), lambda a: a.moveaxis((0, 1), 0), "source names 2 axes and destination 1 places"),
+    ((2, 3), lambda a: a.transpose(0, -1), r"for torch .* for NumPy; write a.swapaxes\(0, 1\) or a.permute\(0, 1\)"),
     ((3, 4), lambda a: a.reshape(-2), "reshape"),
     ((3, 4), lambda a: a.reshape(-1, -1), "only one extent of a shape may be -1"),
     ((3,), lambda a: a.mT, "at least 2 dimensions, not 1"),
@@ -218,8 +215,58 @@ def test_a_view_that_needs_a_copy_says_so_with_shapes_and_strides():
     with pytest.raises(md.CopyRequiredError, match=r"shape \(3, 2\) .*strides \(1, 3\) .*shape \(6,\) .*copy\(\)"):
         array.reshape(6)
     assert array.copy().reshape(6).shape == (6,)
-    with pytest.raises(md.CopyRequiredError):
-        array.flatten()
+
+
+@given(data=st.data())
+def test_all_items_in_one_row_are_numpy_s_and_torch_s(torch, data):
+    """ravel is a view where NumPy's is one, flatten never; tobytes takes any strides."""
+    theirs = np.arange(48, dtype="int16").reshape(data.draw(st.permutations([2, 3, 8]) | st.permutations([1, 4, 12])))
+    theirs = theirs.transpose(data.draw(st.permutations(range(3))))
+    theirs = theirs[tuple(data.draw(st.slices(extent)) for extent in theirs.shape)]
+    ours = md.asarray(theirs, copy=False)
+    order = data.draw(st.sampled_from("CFA"))
+    row, flat = ours.ravel(order), ours.flatten(order)
+    assert row.tolist() == flat.tolist() == theirs.ravel(order).tolist()
+    assert ours.tobytes(order) == theirs.tobytes(order)
+    if theirs.size:
+        assert md.shares_memory(row, ours) == np.shares_memory(theirs.ravel(order), theirs)
+    assert not md.shares_memory(flat, ours)
+    start, end = sorted(data.draw(st.lists(st.integers(-3, -1), min_size=2, max_size=2)))
+    joined = ours.flatten(start, end)
+    expected = torch.from_numpy(theirs.copy()).flatten(start, end)
+    assert (joined.shape, joined.tolist()) == (tuple(expected.shape), expected.tolist())
+    assert not joined.readonly
+
+
+def test_one_row_of_what_numpy_has_not():
+    """Private storage, packed items, read-only views, no axes."""
+    private = md.asarray(np.arange(6, dtype="int16").reshape(2, 3)).copy(storage="private")
+    assert (private.T.ravel().storage, private.ravel().buffer is private.buffer) == ("private", True)
+    assert private.T.flatten().copy(storage="shared").tolist() == [0, 3, 1, 4, 2, 5]
+    assert private.tobytes("F") == np.arange(6, dtype="int16").reshape(2, 3).tobytes("F")
+    packed = md.asarray([1, 2, 3, 4, 5, 6], dtype="int4").reshape(2, 3)
+    assert packed.T.flatten().tolist() == [1, 4, 2, 5, 3, 6]
+    assert (packed.tobytes(), packed[:1].tobytes()) == (b"\x21\x43\x65", b"\x21\x03")
+    assert packed.copy(padded=True).tobytes() == bytes([1, 2, 3, 4, 5, 6])
+    readonly = md.ones(3).as_readonly()
+    assert (readonly.ravel().readonly, readonly.flatten().readonly) == (True, False)
+    assert md.full((), 2.0).flatten().shape == md.full((), 2.0).ravel().shape == (1,)
+
+
+def test_two_ints_transpose_where_numpy_and_torch_agree(torch):
+    for shape in [(2, 3), (2, 3, 4)]:
+        array, tensor = md.zeros(shape), torch.zeros(shape)
+        for axes in itertools.product(range(-len(shape), len(shape)), repeat=2):
+            try:
+                theirs = {np.zeros(shape).transpose(axes).shape, tuple(tensor.transpose(*axes).shape)}
+            except ValueError:  # NumPy has no such call
+                theirs = {tuple(tensor.transpose(*axes).shape)}
+            if len(theirs) == 1:
+                assert {array.transpose(*axes).shape} == theirs
+            else:
+                with pytest.raises(ValueError, match="swapaxes"):
+                    array.transpose(*axes)
+    assert array.transpose().shape == array.transpose(None).shape == (4, 3, 2)
 
 
 @pytest.mark.parametrize("key", ["a", 1.0, [0, 1], True, (..., ...)])

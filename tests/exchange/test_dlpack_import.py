@@ -212,3 +212,24 @@ def test_a_producer_is_asked_with_fewer_and_fewer_keywords():
         md.from_dlpack(Queued(), copy=True)
     assert [set(keywords) - {"max_version"} for keywords in asked] == [{"stream", "copy"}, {"copy"}, set(), set()]
     assert (asked[0]["stream"], asked[0]["copy"]) == (-1, True)
+
+
+def test_a_device_without_a_number_is_read_and_of_another_kind_refused():
+    """As Paddle reports the CPU."""
+    memory = np.arange(3.0)
+
+    class Paddle:
+        device = (1, None)
+
+        def __dlpack_device__(self):
+            return self.device
+
+        def __dlpack__(self, stream=None):
+            return memory.__dlpack__()
+
+    assert md.shares_memory(md.from_dlpack(Paddle()), memory)
+    assert md.asarray(Paddle()).tolist() == [0, 1, 2]
+    for device, words in [((2, None), "Paddle reports device"), ((None, 0), "must be an int, not NoneType")]:
+        Paddle.device = device
+        with pytest.raises((BufferError, TypeError), match=words):
+            md.from_dlpack(Paddle())

@@ -1,5 +1,6 @@
-"""The answers to likely_mistakes.md, which is what people write who come from other libraries; and more of their kind."""
+"""What people write who come from other libraries, by the tables of likely_mistakes.md; and more of the kind."""
 
+import io
 import re
 import sys
 from pathlib import Path
@@ -12,9 +13,8 @@ import metal_dlpack as md
 a = md.asarray([3.0, 1.0, 2.0])
 x = np.arange(3, dtype="float32")
 #: (what is written, the class of the exception, its text)
-MISTAKES = re.findall(
-    r"^\| `(.+?)` \| (\w+Error) \| (.+) \|$", Path(__file__).with_name("likely_mistakes.md").read_text(), re.MULTILINE
-)
+TABLES = Path(__file__).with_name("likely_mistakes.md").read_text()
+MISTAKES = re.findall(r"^\| `(.+?)` \| (\w+Error) \| (.+) \|$", TABLES, re.MULTILINE)
 
 
 def test_a_likely_mistake_gets_the_way_out(subtests):
@@ -76,3 +76,49 @@ def test_a_keyword_that_is_none_is_refused_with_those_that_are(subtests):
         assert str(caught.value) == words
         with pytest.raises(TypeError, match="it takes none"):
             md.Event(**{name: 1})
+
+
+# ---- what is typed ----
+
+#: (an expression from a guide, "NumPy", "torch" or "both", or what is raised)
+TYPED = re.findall(r"^\| `([^`]+)` \| ([^|]+) \|$", TABLES, re.MULTILINE)
+X = np.arange(6, dtype="float32").reshape(2, 3)
+
+
+def typed(code, names):
+    """What the last expression gives, after the statements before it."""
+    *before, last = code.split("; ")
+    for statement in before:
+        exec(statement, names)
+    try:
+        return eval(last, names)
+    except SyntaxError:  # it is a statement itself
+        return exec(last, names)
+
+
+def shown(value):
+    """In the words that all have: arrays and numbers of NumPy are (shape, dtype, items)."""
+    if isinstance(value, (list, tuple)):
+        return [shown(item) for item in value]
+    return (tuple(value.shape), md.dtype(value.dtype).name, value.tolist()) if hasattr(value, "tolist") else value
+
+
+def test_what_is_typed_gives_what_numpy_and_torch_give_or_says_the_way_out(torch, subtests):
+    """And `a` holds afterwards what it holds there: views are views, copies copies."""
+    makers = {"NumPy": (np, X.copy), "torch": (torch, lambda: torch.from_numpy(X.copy()))}
+    assert len(TYPED) >= 150
+    for code, how in TYPED:
+        with subtests.test(code):
+            names = {"a": md.asarray(X, copy=True), "xp": md, "np": np, "torch": torch, "io": io}
+            if how in ("NumPy", "torch", "both"):
+                given = shown(typed(code, names))
+                for library in makers if how == "both" else [how]:
+                    xp, make = makers[library]
+                    there = {**names, "a": make(), "xp": xp}
+                    assert given == shown(typed(code, there)), library
+                    assert shown(names["a"]) == shown(there["a"]), library
+            else:
+                with pytest.raises((TypeError, AttributeError, ValueError, IndexError)) as caught:
+                    typed(code, names)
+                assert how in str(caught.value)
+                assert shown(names["a"]) == shown(md.asarray(X))

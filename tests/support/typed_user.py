@@ -127,6 +127,8 @@ def use_arrays(a: md.Array) -> None:
     assert_type((a.dtype, a.device, a.buffer, a.layout), tuple[md.dtype, md.Device, md.Buffer, md.StridedLayout])
     assert_type(a.storage, Storage)
     assert_type((a.padded, a.readonly), tuple[bool, bool])
+    assert_type((a.flags.c_contiguous, a.flags["WRITEABLE"]), tuple[bool, bool])
+    assert_type((a.tobytes(), a.data, a.ctypes), tuple[bytes, memoryview, Any])
     assert_type((a.T, a.mT, a[1:, ..., None], a[0]), tuple[md.Array, md.Array, md.Array, md.Array])
     views = (
         a.reshape(3, 2),
@@ -135,7 +137,10 @@ def use_arrays(a: md.Array) -> None:
         a.squeeze(),
         a.expand_dims(0),
         a.flatten(),
+        a.flatten("F").ravel(order="C"),
+        a.transpose(1, 0).transpose().swapaxes(0, 1).moveaxis((0,), 1),
         a.view("uint32"),
+        a.view().view(3, 2).view((2, 3)),
     )
     assert_type(views[0], md.Array)
     assert_type((a.broadcast_to((2, 2, 3)), a.as_readonly()), tuple[md.Array, md.Array])

@@ -1,10 +1,12 @@
 """dtype.c and dtype_type.c: names, sizes, and the formats of the buffer protocol."""
 
 import contextlib
+import io
 import itertools
 import pickle
 import re
 import struct
+import sys
 
 import ml_dtypes
 import numpy as np
@@ -130,3 +132,48 @@ def test_each_letter_means_its_type_in_each_byte_order():
             array = md.asarray(exporter)
             name = KINDS[letter] if letter == "?" else f"{KINDS[letter]}{8 * size}"
             assert (array.dtype.name, array.item()) == (name, 1), order + letter
+
+
+# ---- as libraries look at NumPy's dtypes ----
+
+ASKED = ["kind", "type", "str", "char", "num", "byteorder", "isnative", "hasobject", "names", "fields", "subdtype"]
+
+
+@pytest.mark.needs_ml_dtypes
+def test_what_numpys_dtype_says_this_one_says_and_where_there_is_none_has_not(monkeypatch):
+    for name in dir(md):
+        dtype = getattr(md, name)
+        if isinstance(dtype, md.dtype):
+            theirs = np.dtype(dtype)
+            for asked in [*ASKED, "descr"]:
+                assert getattr(dtype, asked) == getattr(theirs, asked)
+            assert dtype.newbyteorder("=") == theirs
+            assert md.dtype(dtype.type) == dtype
+    for dtype in (md.float32, md.dtype("float32x4")):
+        if dtype.lanes == 1:
+            monkeypatch.setitem(sys.modules, "numpy", None)
+        assert not any(hasattr(dtype, asked) for asked in ASKED)
+        with pytest.raises(AttributeError, match="is what NumPy says; "):
+            dtype.kind  # noqa: B018
+
+
+def test_libraries_that_look_at_a_dtype_take_arrays_as_they_take_numpys():
+    """Each read one of those names of NumPy's alone."""
+    theirs = np.arange(24, dtype="float32").reshape(6, 4)
+    ours = md.asarray(theirs)
+    wavfile = pytest.importorskip("scipy.io.wavfile")
+    chunked = pytest.importorskip("dask.array").from_array
+    save = pytest.importorskip("safetensors.numpy").save
+
+    def written(array):
+        file = io.BytesIO()
+        wavfile.write(file, 8000, array)
+        return file.getvalue()
+
+    for call in (
+        written,
+        lambda array: chunked(array, chunks=2).std(axis=0).compute().tolist(),
+        lambda array: save({"a": array, "b": array[:, 1]}),
+    ):
+        assert call(ours) == call(theirs)
+    assert written(ours.T) == written(theirs.T)

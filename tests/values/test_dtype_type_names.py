@@ -219,7 +219,7 @@ def test_a_text_of_no_certain_width_is_refused_with_both():
         words = rf"'{text}' is not an element type, because its width .*; give '{text}\d+' or '"
         with pytest.raises(TypeError, match=words):
             md.zeros(2, text)
-    assert [md.dtype(kind).name for kind in (bool, int, float, complex)] == ["bool", "int64", "float32", "complex64"]
+    assert [md.dtype(kind).name for kind in (bool, int, float, complex)] == ["bool", "int64", "float64", "complex128"]
 
 
 # ---- equality ----
@@ -227,7 +227,7 @@ def test_a_text_of_no_certain_width_is_refused_with_both():
 
 @pytest.mark.needs_ml_dtypes
 def test_a_dtype_equals_its_name_and_what_other_packages_call_it():
-    pythons = {md.bool: [bool], md.int64: [int]}
+    pythons = {md.bool: [bool], md.int64: [int], md.float64: [float], md.complex128: [complex]}
     for dtype in DTYPES:
         for name in [dtype.name, dtype.numpy, dtype.numpy.type, *pythons.get(dtype, [])]:
             assert dtype == name and name == dtype
