@@ -52,8 +52,8 @@ class Explanation:
         return f'<pre style="margin:0;white-space:pre-wrap;word-break:normal">{head}{body}</pre>'
 
 
-#: The way out for what gives no tensor.
-ASARRAY = "Call md.asarray(x) for what is no tensor."
+#: The way out for what gives no tensor, of our from_dlpack and of a consumer's.
+ASARRAY, ASARRAY_PASSED = "Call md.asarray(x).", "Pass md.asarray(x, copy=True){host?}."
 
 
 def takes_type(facts: Facts) -> bool:
@@ -248,6 +248,16 @@ def decide(found: list[tuple[Rule, str]], copy: bool | None, copied_nbytes: int)
     return outcome, reasons, []
 
 
+def ways_out(rules: list[Rule]) -> list[Rule]:
+    """Those whose fix gets the data to the consumer: a fix of one reason must not leave another to stop it."""
+    stopping = [rule for rule in rules if rule.outcome in ("crash", "refusal")]
+    ranks = [
+        max((rank for rank, name in enumerate(explain_rules.STRONGER) if name in rule.fix), default=-1)
+        for rule in stopping
+    ]
+    return [rule for rule, rank in zip(stopping, ranks, strict=True) if rank in (-1, max(ranks))] or rules
+
+
 def judge(facts: Facts, x: object, copy: bool | None, device: object) -> Explanation:
     consumer = facts.consumer
     words = words_for(x, facts)
@@ -265,7 +275,7 @@ def judge(facts: Facts, x: object, copy: bool | None, device: object) -> Explana
     if outcome != "zero-copy":
         found = [entry for entry in found if entry[0].outcome != "note if shared"]
     reasons += [sentence for _, sentence in found]
-    fixes += [fill(rule.fix, words) for rule, _ in found if rule.fix]
+    fixes += [fill(rule.fix, words) for rule in ways_out([rule for rule, _ in found]) if rule.fix]
     if consumer in MODULES and not trials.trial_of(consumer).outcomes:
         reasons.append(f"{consumer} does not run here: judged as version {MODULES[consumer][1]}.")
     if not reasons:
@@ -383,7 +393,8 @@ def explain(
         name = consumer or "metal_dlpack"
         return Explanation(outcome, (str(error),), (), type(x).__name__, name, ("what the producer raised",))
     except AttributeError as error:
-        fix = "Take one of its items, x[key]." if isinstance(x, Mapping) else ASARRAY
+        fix = ASARRAY if consumer is None else fill(ASARRAY_PASSED, words_for(None, Facts(consumer, METAL)))
+        fix = "Take one of its items, x[key]." if isinstance(x, Mapping) else fix
         return refusal(x, consumer or "metal_dlpack", error, fix)
     except MemoryError:
         raise

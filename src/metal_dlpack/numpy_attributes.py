@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
-
-from . import _core
+from typing import Any, NoReturn
 
 #: NumPy's names in brackets, and the attribute of each.
 _KEYS = {"C_CONTIGUOUS": "c_contiguous", "F_CONTIGUOUS": "f_contiguous", "WRITEABLE": "writeable", "ALIGNED": "aligned"}
@@ -20,7 +18,7 @@ class ArrayFlags:
     writeable: bool
     aligned: bool
 
-    def __init__(self, array: _core.Array):
+    def __init__(self, array: Any):  # an Array: _core's stub imports this module
         layout = array.layout
         known = (layout.is_contiguous_c, layout.is_contiguous_f, not array.readonly, True)  # SPEC array.h Invariant
         for name, value in zip(self.__slots__, known, strict=True):

@@ -28,6 +28,10 @@ Storage = Literal["shared", "managed", "private"]
 
 
 def use_dtypes(t: md.dtype) -> None:
+    assert_type((t.kind, t.type, t.str, t.char), tuple[str, type[np.generic], str, str])
+    assert_type((t.num, t.byteorder, t.isnative, t.hasobject), tuple[int, str, bool, bool])
+    assert_type((t.names, t.fields, t.subdtype), tuple[None, None, None])
+    print(t.descr, t.newbyteorder(">"))
     assert_type(md.dtype("float32"), md.dtype)
     assert_type(t.name, str)
     assert_type((t.code, t.bits, t.lanes, t.itemsize, t.alignment), tuple[int, int, int, int, int])
@@ -137,8 +141,11 @@ def use_arrays(a: md.Array) -> None:
         a.squeeze(),
         a.expand_dims(0),
         a.flatten(),
-        a.flatten("F").ravel(order="C"),
-        a.transpose(1, 0).transpose().swapaxes(0, 1).moveaxis((0,), 1),
+        a.flatten("F"),
+        a.ravel(order="C"),
+        a.transpose(1, 0),
+        a.swapaxes(0, 1),
+        a.moveaxis((0,), 1),
         a.view("uint32"),
         a.view().view(3, 2).view((2, 3)),
     )

@@ -87,6 +87,9 @@ EXPRESSIONS = {
     "numpy": {"": "np.asarray({array})", "numpy": "x"},
 }
 
+#: Some of them, each of which does what those before it do.
+STRONGER = ("{host}", "{shared}", "{copy}", "{bytes}")
+
 
 def words_for(x: object, facts: Facts) -> dict[str, str]:
     """The EXPRESSIONS for this thing and its consumer."""
