@@ -425,6 +425,13 @@ def test_an_integer_beside_a_bfloat_in_a_conditional(statement, expected):
     assert cpp(f"void f(half x) {{ {statement} }}") == f"inline void f(half x) {{ {statement} }}"
 
 
+def test_an_integer_beside_a_bfloat_that_only_an_instantiation_names():
+    source = "template <class T> kernel void f(device T *x) { x[0] = x[0] < 0 ? 0 : x[0]; }"
+    instance = 'template [[host_name("g")]] kernel void f<{}>(device {} *);'
+    assert "softmetal::literal<0>()" in cpp(source + instance.replace("{}", "bfloat"))
+    assert "softmetal::literal" not in cpp(source + instance.replace("{}", "half"))
+
+
 # ---- function constants ----
 
 CONSTANTS = """constant bool flag [[function_constant(0)]];

@@ -43,10 +43,13 @@ def rewrite(words: list[str]) -> None:
             words[at] = known[word]
 
 
-def rewrite_chosen(tokens: Tokens) -> None:
-    """Rewrite plain integers among what a conditional chooses from, in place, if the source names bfloat at all."""
+def rewrite_chosen(tokens: Tokens, source: Tokens) -> None:
+    """Rewrite plain integers among what a conditional chooses from, in place, if the source names bfloat at all.
+
+    source: with its instantiations, which may be all that name it.
+    """
     words = tokens.words
-    if _BFLOATS.isdisjoint(words):
+    if _BFLOATS.isdisjoint(source.words):
         return
     found = [at for at, word in enumerate(words) if _INTEGER.fullmatch(word) and _is_chosen(tokens, at)]
     for at in found:

@@ -262,7 +262,7 @@ class Translation:
         for one in stay:
             _give_linkage(tokens, one)
         attributes.take_out(tokens)
-        literals.rewrite_chosen(tokens)
+        literals.rewrite_chosen(tokens, self._source)
         literals.rewrite(tokens.words)
         swizzles.rewrite(tokens, stay)
 
