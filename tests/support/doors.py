@@ -40,6 +40,13 @@ def signature_of(name, call):
 
 
 def through(call, signature, given, parameter):
+    if parameter.kind is parameter.POSITIONAL_OR_KEYWORD:  # alone: what follows as *shape changes what it means
+        given = {
+            name: value
+            for name, value in given.items()
+            if signature.parameters[name].kind is not parameter.VAR_POSITIONAL
+        }
+
     def pass_there(x):
         value = (x,) if parameter.kind is parameter.VAR_POSITIONAL else x
         bound = inspect.BoundArguments(signature, {**given, parameter.name: value})
