@@ -55,8 +55,9 @@ def find_files() -> None:
         package / "py.typed",
     ):
         check(path.is_file(), f"{path} is missing.")
-    plugins = {point.value for point in importlib.metadata.entry_points(group="pytest11")}
-    check("_metal_dlpack_pytest" in plugins, "pytest would not find the plugin.")
+    for group, value in (("pytest11", "_metal_dlpack_pytest"), ("dask.sizeof", "_metal_dlpack_dask:register")):
+        values = {point.value for point in importlib.metadata.entry_points(group=group)}
+        check(value in values, f"{value} is no entry point of {group}.")
     check(importlib.metadata.version("metal_dlpack") == md.__version__, "metadata and module differ in the version.")
 
 

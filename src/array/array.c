@@ -43,7 +43,7 @@ allocate_object(md_state *state, int ndim)
     self->buffer = NULL;
     self->weakrefs = NULL;
     self->ndim = ndim;
-    self->has_byte_strides = self->has_raised_unheard = false;
+    self->has_byte_strides = self->has_raised_unheard = self->owns_memory = false;
     return self;
 }
 
@@ -260,9 +260,13 @@ array_allocate(md_state *state, const char *function, const array_creation *what
         count_bytes(layout_volume(&layout), dtype_step_bits(what->dtype, what->is_padded));
     metal_storage *storage =
         buffer_allocate_storage(state, function, what->device, (size_t)nbytes, what->mode);
-    return storage == NULL ? NULL
-                           : (PyObject *)take_storage(state, storage, 0, &layout, what->dtype,
-                                                      what->is_padded);
+    ArrayObject *self = storage == NULL ? NULL
+                                        : take_storage(state, storage, 0, &layout, what->dtype,
+                                                       what->is_padded);
+    if (self != NULL) {
+        self->owns_memory = true;
+    }
+    return (PyObject *)self;
 }
 
 /* ---- facts ---- */

@@ -42,6 +42,7 @@ typedef struct {
     uint8_t first_bit;       /* not 0 only where array_view_bits made it */
     bool has_byte_strides;   /* array_request.c has written them */
     bool has_raised_unheard; /* in a buffer request: array_request.c */
+    bool owns_memory;        /* made with it, and no view: what sys.getsizeof counts */
     int64_t dims[];
 } ArrayObject;
 

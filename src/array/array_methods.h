@@ -41,7 +41,8 @@
     X(complex, "__complex__") \
     X(to_numpy, "to_numpy")               /* array_host.c */ \
     X(dlpack_device, "__dlpack_device__") /* dlpack_export.c */ \
-    X(metal_stream, "__metal_stream__")   /* array_queue.c */
+    X(metal_stream, "__metal_stream__")   /* array_queue.c */ \
+    X(sizeof, "__sizeof__")               /* array_type.c */
 
 /* X(C name, Python name): one positional argument. */
 #define ARRAY_ONE_LIST(X) \

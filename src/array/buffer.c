@@ -31,6 +31,7 @@ buffer_from_storage(md_state *state, metal_storage *storage)
     self->storage = storage;
     self->views = 0;
     self->weakrefs = NULL;
+    self->owns_memory = false;
     if (has_python_owner) {
         PyObject_GC_Track(self);
     }

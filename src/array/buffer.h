@@ -13,6 +13,7 @@ typedef struct {
     metal_storage *storage; /* owned (+1); NULL once closed */
     Py_ssize_t views;       /* Arrays and memoryviews that need it open; see buffer_hold */
     PyObject *weakrefs;     /* keeps nothing alive; NULL without weak references */
+    bool owns_memory;       /* Buffer(size) made it, no Array and nobody else */
 } BufferObject;
 
 static inline BufferObject *

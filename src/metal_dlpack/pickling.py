@@ -75,7 +75,66 @@ def dense_form(array: _core.Array) -> _core.Array:
     return array.copy(order="K", storage="shared")
 
 
-def restore_array(
+def restore_array(*parts: Any) -> _core.Array | ArrayWithoutMetal:
+    """An equal Array, from the arguments of `rebuild`.  What C pickles names this function."""
+    try:
+        return rebuild(*parts)
+    except _core.MetalError as error:
+        if not is_worker():
+            raise
+        _, dtype, shape, *_ = parts
+        reason = str(error).partition(": ")[2]
+        text = f"Array: an Array of shape {shape} and dtype {dtype.name} came from another process. {reason}"
+        return ArrayWithoutMetal((restore_array, parts), text)
+
+
+def is_worker() -> bool:
+    """Was this process started by multiprocessing, or by what stands on it?"""
+    process = sys.modules.get("multiprocessing.process")
+    return process is not None and process.parent_process() is not None
+
+
+class ArrayWithoutMetal:
+    """An Array that came to a worker without Metal, such as a forked one: it can be sent on, and all else raises.
+
+    A worker that cannot read its task ends without a word, and multiprocessing.Pool waits for ever for the result.
+    So the task is what fails, and its exception reaches who asked for the result.
+    """
+
+    __slots__ = ("reduced", "text")
+
+    def __init__(self, reduced: tuple[Any, ...], text: str) -> None:
+        object.__setattr__(self, "reduced", reduced)
+        object.__setattr__(self, "text", text)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "__reduce_ex__":
+            return object.__getattribute__(self, name)
+        if name == "host":  # what HostView asks when it is received
+            return ArrayWithoutMetal((getattr, (self, name)), object.__getattribute__(self, "text"))
+        return refuse(self)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        reduced: tuple[Any, ...] = object.__getattribute__(self, "reduced")
+        return reduced
+
+    def __repr__(self) -> str:
+        text: str = object.__getattribute__(self, "text")
+        return f"<{text}>"
+
+
+def refuse(array: ArrayWithoutMetal, *_: Any) -> Any:
+    raise _core.MetalError(object.__getattribute__(array, "text"))
+
+
+#: What every object needs, be it of use or not.
+ITS_OWN = {"__new__", "__hash__", "__sizeof__", *vars(ArrayWithoutMetal)}
+for _name, _value in vars(_core.Array).items():  # Python looks for these at the type
+    if _name.startswith("__") and callable(_value) and _name not in ITS_OWN:
+        setattr(ArrayWithoutMetal, _name, refuse)
+
+
+def rebuild(
     data: Any,
     dtype: _core.dtype,
     shape: tuple[int, ...],

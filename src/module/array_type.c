@@ -132,6 +132,20 @@ array_method_reduce_ex(PyObject *op, PyObject *protocol)
     return call_python(CALL_ARRAY_REDUCE, op, protocol);
 }
 
+const char array_doc_sizeof[] =
+    "__sizeof__($self, /)\n--\n\n"
+    "Bytes of the object, and of its items if it was made with their memory, as zeros(),\n"
+    "copies and copying imports are.  A view, or an Array over memory that was there before,\n"
+    "counts the object alone, as with NumPy: nbytes counts the items of any Array.";
+
+PyObject *
+array_method_sizeof(PyObject *op, PyObject *Py_UNUSED(unused))
+{
+    ArrayObject *self = array_cast(op);
+    size_t object = sizeof *self + (size_t)Py_SIZE(op) * sizeof self->dims[0];
+    return PyLong_FromSize_t(object + (self->owns_memory ? (size_t)array_nbytes(self) : 0));
+}
+
 static PyObject *
 array_repr(PyObject *op)
 {

@@ -44,6 +44,7 @@ ARGS_NEW(buffer_new, "Buffer", 0, 1, 1, "size", "device", "storage", "label")
     PyObject *op = storage == NULL ? NULL : buffer_from_storage(state, storage);
     if (op != NULL) {
         set_label(buffer_cast(op)->storage, label);
+        buffer_cast(op)->owns_memory = true;
     }
     return op;
 }
@@ -102,6 +103,19 @@ buffer_reduce(PyObject *Py_UNUSED(op), PyObject *Py_UNUSED(unused))
                         "bytes: buffer.array(buffer.size - buffer.offset, 'uint8').");
 }
 
+PyDoc_STRVAR(
+    buffer_sizeof_doc,
+    "__sizeof__($self, /)\n--\n\n"
+    "Bytes of the object, and of the memory that Buffer(size) made, until it is closed.");
+
+static PyObject *
+buffer_sizeof(PyObject *op, PyObject *Py_UNUSED(unused))
+{
+    BufferObject *self = buffer_cast(op);
+    bool counts = self->owns_memory && self->storage != NULL;
+    return PyLong_FromSize_t(sizeof *self + (counts ? self->storage->nbytes : 0));
+}
+
 static PyMethodDef buffer_methods[] = {
     {"from_handle", MD_FASTCALL(buffer_from_handle) | METH_CLASS, buffer_from_handle_doc},
     {"from_host", MD_FASTCALL(buffer_from_host) | METH_CLASS, buffer_from_host_doc},
@@ -113,6 +127,7 @@ static PyMethodDef buffer_methods[] = {
     {"copy_from", buffer_copy_from, METH_O, buffer_copy_from_doc},
     {"copy_to", buffer_copy_to, METH_O, buffer_copy_to_doc},
     {"__reduce__", buffer_reduce, METH_NOARGS, buffer_reduce_doc},
+    {"__sizeof__", buffer_sizeof, METH_NOARGS, buffer_sizeof_doc},
     CALL_PYTHON_REPR_HTML,
     {NULL, NULL, 0, NULL},
 };

@@ -6,6 +6,7 @@ import itertools
 import multiprocessing
 import os
 import pickle
+import re
 import sys
 import tracemalloc
 
@@ -13,8 +14,10 @@ import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+from children import output_of
 
 import metal_dlpack as md
+from metal_dlpack import pickling
 
 PROTOCOLS = range(2, pickle.HIGHEST_PROTOCOL + 1)
 NAMES = sorted(name for name in vars(md) if isinstance(getattr(md, name), md.dtype))
@@ -260,6 +263,81 @@ def test_arrays_go_to_spawned_processes_and_come_back():
     for array, (facts, doubled) in zip(arrays, found, strict=True):
         assert facts == (array.shape, "float32", array.storage, array.readonly)
         assert np.array_equal(np.asarray(doubled), np.asarray(array.copy(storage="shared")) * 2)
+
+
+#: What starts processes by fork() and sends them tasks; `answer(call, array)` is a call's result, or raises its exception.
+FORKING = {
+    "Pool": """
+        with multiprocessing.get_context("fork").Pool(1) as pool:
+            tell(lambda call, array: pool.apply_async(call, (array,)).get(60))
+    """,
+    "ProcessPoolExecutor": """
+        with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
+            tell(lambda call, array: pool.submit(call, array).result(60))
+    """,
+    "joblib": """
+        import joblib
+        multiprocessing.set_start_method("fork")
+        with joblib.Parallel(2, "multiprocessing", max_nbytes=16, timeout=60) as pool:
+            tell(lambda call, array: pool([joblib.delayed(call)(array)])[0])
+    """,
+}
+FORKED = """
+import multiprocessing, operator, warnings
+from concurrent.futures import ProcessPoolExecutor
+import numpy as np
+import metal_dlpack as md
+warnings.simplefilter("ignore")
+
+
+def tell(answer):
+    array = md.asarray([1.0, 2.0, 3.0])
+    for call, given in [(np.sum, array), (len, array), (np.sum, array.host)]:
+        try:
+            print(answer(call, given))
+        except md.MetalError as error:
+            print(error)
+    print(*(answer(operator.itemgetter(0), [given]) for given in (array.as_readonly(), array.host)))
+
+
+if True:"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork()")
+@pytest.mark.needs_no_sanitizer
+@pytest.mark.parametrize("way", FORKING)
+def test_a_task_says_that_its_forked_worker_cannot_use_the_array_and_nobody_waits_for_ever(way):
+    if way == "joblib":
+        pytest.importorskip("joblib")
+    refused = (
+        "Array: an Array of shape (3,) and dtype float32 came from another process. "
+        "Metal cannot be used in a forked child; start it with 'spawn' instead."
+    )
+    array = md.asarray([1.0, 2.0, 3.0])
+    passed_on = f"{array.as_readonly()!r} {array.host!r}"  # by a task that does not look at it
+    assert output_of(FORKED + FORKING[way]) == "\n".join([refused] * 3 + [passed_on, ""])
+
+
+def test_an_array_without_metal_raises_whatever_is_asked_of_it(monkeypatch, subtests):
+    monkeypatch.setattr(pickling, "rebuild", lambda *parts: raise_metal_error())
+    monkeypatch.setattr(pickling, "is_worker", lambda: True)
+    there = pickle.loads(pickle.dumps(md.zeros((2, 3))))
+    assert repr(there) == f"<{sentence()}>"
+    for name in set(dir(md.Array)) - {*dir(object), "__module__", "host", "__dlpack_c_exchange_api__"}:
+        with subtests.test(name), pytest.raises(md.MetalError, match=re.escape(sentence())):
+            in_type = getattr(type(there), name, None)
+            in_type(there) if in_type else getattr(there, name)
+    for use in (np.asarray, list, len, lambda a: isinstance(a, md.Array), lambda a: a == 1, md.from_dlpack, md.asarray):
+        with subtests.test(str(use)), pytest.raises(md.MetalError, match=re.escape(sentence())):
+            use(there)
+
+
+def sentence():
+    return "Array: an Array of shape (2, 3) and dtype float32 came from another process. There is no Metal."
+
+
+def raise_metal_error():
+    raise md.MetalError("Buffer: There is no Metal.")
 
 
 def with_arrays(array):
