@@ -26,7 +26,8 @@ FOUND = {
 def run_cases(checked, *words):
     folders = os.pathsep.join(str(fetched_data.folder(name)) for name in PACKAGES)
     script = SUPPORT / "mlx_packages.py"
-    done = run_child(script, folders, *words, timeout=3000, SOFTMETAL_KERNEL_CHECK=str(checked))
+    settings = {"SOFTMETAL_KERNEL_CHECK": str(checked), "SOFTMETAL_VALIDATION": None}
+    done = run_child(script, folders, *words, timeout=3000, **settings)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout)
 
@@ -46,8 +47,7 @@ def unexpected(answer, found):
 def test_they_are_built_and_launched_and_equal_to_a_reference():
     answer = run_cases(checked=0)
     assert unexpected(answer, {}) == {}
-    launched = [site for site, times in answer["sites"].items() if times]
-    assert len(launched) >= 0.95 * len(answer["sites"]), sorted(set(answer["sites"]) - set(launched))
+    assert [site for site, launches in answer["sites"].items() if not launches] == []
     assert len(answer["referenced"]) >= 60
 
 

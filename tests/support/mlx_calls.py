@@ -1038,8 +1038,8 @@ def attention_by_operations(m, cache, queries, scale):
     return by_operations(m, compute).reshape(batch, count, steps, -1)
 
 
-def filled(m, tokens, dim=64, kind=None, **bits):
-    cache, keys, values = m.TurboQuantKVCache(**bits), randn(1, 2, tokens, dim), randn(1, 2, tokens, dim)
+def filled(m, tokens, dim=64, kind=None, batch=1, **bits):
+    cache, keys, values = m.TurboQuantKVCache(**bits), randn(batch, 2, tokens, dim), randn(batch, 2, tokens, dim)
     if kind is not None:
         cache.key_codec = kind(keys)
     cache.update_and_fetch(keys, values)
@@ -1096,7 +1096,23 @@ def prefill_of_products(m, dtype):
 
 
 @case(TURBO)
+def decoding_of_products_in_single_tiles(m, dtype):
+    """Eight tiles of values, and 64 of tokens, heads and batches."""
+    cache = filled(m, 3, 232, lambda keys: m._TurboQuantProdCodec(keys.shape[-1], 3, 0), batch=32, bits=3)
+    queries = randn(32, 4, 1, 232)
+    keys, values = (cache._unwrap(state) for state in cache._attention_states())
+    with without_kernels(m, "_fully_fused_decode_kernel"):
+        got = cache._compiled_integer_decode_attention((queries * 0.125).reshape(32, 2, 2, 1, 232), keys, values)
+    return got.reshape(32, 4, 1, 232), attention_by_operations(m, cache, queries, 0.125)
+
+
+@case(TURBO)
 def decoding_of_splits(m, dtype):
-    cache = filled(m, 20, 64, lambda keys: m._SplitCodec(keys, 3.5, "prod", 0), bits=3.5)
-    queries = randn(1, 4, 1, 64)
-    return cache.decode_attention(queries, scale=0.125), attention_by_operations(m, cache, queries, 0.125)
+    """Keys alone, and values too: then one kernel does it all."""
+    got, expected = [], []
+    for dim, bits in ((64, {}), (96, {"value_bits": 3.5})):
+        cache = filled(m, 20, dim, lambda keys: m._SplitCodec(keys, 3.5, "prod", 0), bits=3.5, **bits)
+        queries = randn(1, 4, 1, dim)
+        got.append(cache.decode_attention(queries, scale=0.125))
+        expected.append(attention_by_operations(m, cache, queries, 0.125))
+    return got, expected
