@@ -292,9 +292,10 @@ typedef struct bridge_argument {
     size_t offset_bytes;   /* of the buffer */
     const void *bytes;
     bool is_empty; /* `bytes` are there since Metal wants some: the kernel may touch none */
-    /* of `bytes`, of threadgroup memory; of a buffer: what the kernel may touch from the offset
-     * on, 0 for all of it (only the software Metal's checker asks) */
+    /* of `bytes`, of threadgroup memory; of a buffer: what the kernel may touch, 0 for all from the
+     * offset on (only the software Metal's checker asks) */
     size_t nbytes;
+    size_t nbytes_before; /* of a buffer: how many of `nbytes` lie before the offset */
 } bridge_argument;
 
 /* How many threads, and in which threadgroups; each extent > 0. */

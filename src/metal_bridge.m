@@ -1246,7 +1246,7 @@ note_view(id<MTLComputeCommandEncoder> encoder, const bridge_argument *argument)
 {
 #ifndef __APPLE__
     if (argument->is_empty || argument->nbytes != 0) {
-        softmetal_note_view(encoder, argument->index,
+        softmetal_note_view(encoder, argument->index, argument->nbytes_before,
                             argument->is_empty ? 0 : argument->nbytes);
     }
 #else

@@ -154,16 +154,17 @@ add_operand(kernel_call *call, metal_storage *storage, bool is_written)
     call->operands[call->operand_count++] = (work_operand){storage, is_written};
 }
 
-/* From the first item on: how many bytes items in any strides reach; 0: all that there are. */
-static size_t
-reach_of(const ArrayObject *array)
+/* How many bytes items in any strides reach, in all and before the first item. */
+static void
+set_reach(const ArrayObject *array, bridge_argument *argument)
 {
     int64_t low, high;
     strided_layout layout;
     array_get_layout(array, &layout);
-    bool is_known =
-        bits_byte_span(&layout, array_item_bits(array), array->first_bit, &low, &high);
-    return is_known ? (size_t)high : 0;
+    if (bits_byte_span(&layout, array_item_bits(array), array->first_bit, &low, &high)) {
+        argument->nbytes = (size_t)(high - low);
+        argument->nbytes_before = (size_t)-low;
+    }
 }
 
 /* A buffer where nobody looks: Metal's validation refuses bytes where the kernel may write.
@@ -213,8 +214,12 @@ bind_items(const binding *to, const ArrayObject *array)
     }
     argument->buffer = storage->handle;
     argument->offset_bytes = (size_t)array->byte_offset;
-    bool is_dense = !args_is_given(call->launch[LAUNCH_strides]);
-    argument->nbytes = is_dense ? (size_t)array_nbytes(array) : reach_of(array);
+    if (args_is_given(call->launch[LAUNCH_strides])) {
+        set_reach(array, argument);
+    }
+    else {
+        argument->nbytes = (size_t)array_nbytes(array);
+    }
     add_operand(call, storage, to->parameter->is_written);
     return 0;
 }

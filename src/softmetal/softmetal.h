@@ -48,8 +48,9 @@ typedef void softmetal_kernel(void *const *arguments, const size_t grid[3]);
 int softmetal_register_kernel(const char *name, softmetal_kernel *run, unsigned written);
 
 /* Of what was bound last at this index of an id<MTLComputeCommandEncoder>, a kernel is to touch
- * `nbytes` from the offset on, and no more.  Metal has no such call: the checker looks. */
-void softmetal_note_view(const void *encoder, unsigned index, size_t nbytes);
+ * `nbytes`, of which `before` lie before the offset, and no more.  Metal has no such call: the checker
+ * looks. */
+void softmetal_note_view(const void *encoder, unsigned index, size_t before, size_t nbytes);
 
 /* How many bytes one blit moves at most, a multiple of 8: SOFTMETAL_BLIT_LIMIT. */
 size_t softmetal_blit_limit(void);

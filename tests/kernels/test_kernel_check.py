@@ -415,6 +415,19 @@ def test_an_array_without_items_has_nothing_to_touch(body, verb, reports_of):
     assert f"f: a thread {verb} outside its memory: bytes 0 to 3 of buffer 0 (x), which has 0 bytes" in text
 
 
+@pytest.mark.parametrize("key", [np.s_[::-1], np.s_[::2], np.s_[5:2:-1], np.s_[6::-3]])
+def test_a_view_in_any_strides_has_the_bytes_between_its_items_and_no_more(key, reports_of):
+    source = METAL + "kernel void f(device float *x, constant int &at) { x[at] += 1; }"
+    items = np.arange(8)[key]
+    low, high = items.min() - items[0], items.max() - items[0]
+    for at in range(low - 1, high + 2):
+        found = reports_of(source, [md.zeros(10)[1:9][key], int(at)], n=1, strides="ignore")
+        place = f"{4 * (at - low)} to {4 * (at - low) + 3}"
+        words = outside("reads", place, r"buffer 0 \(x\)", 4 * (high - low + 1))
+        assert (found is None) == (low <= at <= high)
+        assert found is None or re.search(words, found[0])
+
+
 def test_a_number_has_the_bytes_of_its_type_and_no_more(reports_of):
     source = METAL + "kernel void f(constant float &a, device float *b) { b[0] = (&a)[1]; }"
     message, _ = reports_of(source, [3.0, md.zeros(1)], n=1)

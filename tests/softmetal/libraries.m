@@ -400,7 +400,7 @@ CASE(threadgroups_are_dispatched_whole)
     CHECK(memcmp([scene.out contents], whole, sizeof whole) == 0);
     encode(&scene, [scene.queue commandBuffer]);
     [scene.compute setThreadgroupMemoryLength:48 atIndex:3];
-    softmetal_note_view(scene.compute, 0, 20);
+    softmetal_note_view(scene.compute, 0, 0, 20);
     [scene.compute dispatchThreads:(MTLSize){5, 1, 1} threadsPerThreadgroup:(MTLSize){2, 1, 1}];
     run(scene);
     CHECK(memcmp([scene.out contents], partial, sizeof partial) == 0);

@@ -231,11 +231,12 @@ are_arguments_good(const char *method, const soft_dispatch *dispatch)
 
 /* In here to reach the dispatch: no message, for Metal has none that it could be. */
 void
-softmetal_note_view(const void *encoder, unsigned index, size_t nbytes)
+softmetal_note_view(const void *encoder, unsigned index, size_t before, size_t nbytes)
 {
     soft_dispatch *dispatch = ((const SoftMetalComputeEncoder *)encoder)->_dispatch;
     /* mutant survives (condition always): there is room, and binding clears it */
     if (index < (unsigned)dispatch->count) {
+        dispatch->arguments[index].view_before = before;
         dispatch->arguments[index].view_nbytes = nbytes;
     }
 }

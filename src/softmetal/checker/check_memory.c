@@ -26,8 +26,8 @@ add_view(soft_check *check, uint32_t index)
         return;
     }
     check->ranges[check->view_count++] = (soft_range){
-        .base = (uintptr_t)launch->buffers[index],
-        .nbytes = check->launch.launch->buffer_nbytes[index],
+        .base = (uintptr_t)launch->buffers[index] - launch->buffer_before[index],
+        .nbytes = launch->buffer_nbytes[index],
         .memory = SOFT_DEVICE_MEMORY,
         .is_writable = facts->is_written,
         .number = index,

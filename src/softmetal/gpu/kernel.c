@@ -163,8 +163,9 @@ address_of(const soft_argument *argument)
 static size_t
 extent_of(const soft_argument *argument)
 {
-    size_t most = argument->storage == NULL ? argument->nbytes
-                                            : argument->storage->nbytes - argument->offset;
+    size_t begin = argument->offset - argument->view_before;
+    size_t most =
+        argument->storage == NULL ? argument->nbytes : argument->storage->nbytes - begin;
     return argument->view_nbytes < most ? argument->view_nbytes : most;
 }
 
@@ -184,6 +185,7 @@ run_image(const soft_dispatch *dispatch, char **text)
     for (int index = 0; index < dispatch->count; index++) {
         launch.buffers[index] = address_of(&dispatch->arguments[index]);
         launch.buffer_nbytes[index] = extent_of(&dispatch->arguments[index]);
+        launch.buffer_before[index] = dispatch->arguments[index].view_before;
         const soft_storage *storage = dispatch->arguments[index].storage;
         launch.foreign |= (soft_u32)(storage != NULL && storage->is_foreign) << index;
     }

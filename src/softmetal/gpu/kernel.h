@@ -34,7 +34,8 @@ typedef struct soft_argument {
     size_t offset;
     void *bytes;        /* owned */
     size_t nbytes;      /* of the bytes */
-    size_t view_nbytes; /* what was meant from the offset on; SIZE_MAX: all that there is */
+    size_t view_nbytes; /* what was meant; SIZE_MAX: all that there is from the offset on */
+    size_t view_before; /* of these, before the offset: where strides are negative */
 } soft_argument;
 
 typedef struct soft_dispatch {

@@ -30,12 +30,12 @@ list_uses_of_dispatch(const soft_command *command, soft_race_use *uses)
         soft_storage *storage = soft_command_storage(command, index, &is_written);
         if (storage != NULL) {
             const soft_argument *argument = &dispatch->arguments[index];
-            size_t most = storage->nbytes - argument->offset;
+            size_t begin = argument->offset - argument->view_before;
+            size_t most = storage->nbytes - begin;
             /* one in C touches what it was given, a compiled one whatever its text says */
             bool is_exact = dispatch->kernel.run != NULL && argument->view_nbytes < most;
-            uses[count++] =
-                make_use(command, storage, is_written, argument->offset,
-                         argument->offset + (is_exact ? argument->view_nbytes : most));
+            uses[count++] = make_use(command, storage, is_written, begin,
+                                     begin + (is_exact ? argument->view_nbytes : most));
         }
     }
     return count;

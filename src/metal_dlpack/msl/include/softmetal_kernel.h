@@ -28,8 +28,8 @@ typedef struct soft_launch {
     soft_u32 group[3];                /* dispatch_threads_per_threadgroup */
     void *buffers[SOFT_MOST_BUFFERS]; /* address of the first byte bound; NULL: nothing */
     soft_u32 threadgroup_nbytes[SOFT_MOST_BUFFERS]; /* setThreadgroupMemoryLength:atIndex: */
-    soft_u64
-        buffer_nbytes[SOFT_MOST_BUFFERS]; /* from there to the end of the view; the checker's */
+    /* Of the view; how many of them lie before the address.  The checker's. */
+    soft_u64 buffer_nbytes[SOFT_MOST_BUFFERS], buffer_before[SOFT_MOST_BUFFERS];
     const char *kernel; /* its name, for the checker's reports; NULL: not known */
     /* Of a launch that counts: whom it is for (counts.h), and which buffers are memory of another
      * library's: bit i of `foreign`. */
