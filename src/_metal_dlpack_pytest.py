@@ -26,7 +26,7 @@ IDLE_S = 10
 LET_GO_S = 2
 Configure = Callable[..., None]
 
-_reports_of_workers = pytest.StashKey[list[dict[str, Any]]]()
+_gathering = pytest.StashKey[Any]()
 _report_text = pytest.StashKey[str]()
 _reports_before = pytest.StashKey[int]()
 _kernel_reports_before = pytest.StashKey[int]()
@@ -222,10 +222,12 @@ def keeps_report(config: pytest.Config) -> bool:
 
 
 def keep_report(config: pytest.Config) -> None:
-    """In the process that runs tests; under xdist they are several, and the first process puts them together."""
+    """Of this process and those that it starts; xdist's workers are such, and so are the children of tests."""
+    if is_worker(config):
+        return
     try:
         from metal_dlpack import report, softmetal
-        from metal_dlpack.report import files
+        from metal_dlpack.report import files, processes
     except ImportError as error:
         raise pytest.UsageError(f"--softmetal-check: metal_dlpack cannot be imported: {error}") from error
     if not softmetal.is_present():
@@ -236,9 +238,14 @@ def keep_report(config: pytest.Config) -> None:
         if (why := files.refusal(path)) is not None:
             raise pytest.UsageError(f"--softmetal-report: {why}")
     config.option.softmetal_report = [os.path.abspath(path) for path in config.option.softmetal_report]
-    config.stash[_reports_of_workers] = []
     report.start()
     config.add_cleanup(report.stop)
+    config.stash[_gathering] = processes.Gathering()
+    config.add_cleanup(config.stash[_gathering].close)
+
+
+def is_worker(config: pytest.Config) -> bool:
+    return hasattr(config, "workerinput")
 
 
 def read_silences(config: pytest.Config, lines: list[str]) -> None:
@@ -253,25 +260,21 @@ def read_silences(config: pytest.Config, lines: list[str]) -> None:
     config.add_cleanup(silences.forget)
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any) -> None:
-    """A worker of xdist has ended; one that crashed has no report."""
-    if keeps_report(node.config) and (one := getattr(node, "workeroutput", {}).get("softmetal_report")) is not None:
-        node.config.stash[_reports_of_workers].append(one)
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     config = session.config
-    if _reports_of_workers not in config.stash:
+    if is_worker(config) and "metal_dlpack.report.processes" in sys.modules:
+        from metal_dlpack import softmetal
+        from metal_dlpack.report import processes
+
+        softmetal.wait_idle(IDLE_S)
+        processes.leave()
+    if _gathering not in config.stash:
         return
     from metal_dlpack import report, softmetal
 
     softmetal.wait_idle(IDLE_S)
-    whole = report.merged([report.end(), *config.stash[_reports_of_workers]])
-    if hasattr(config, "workeroutput"):
-        config.workeroutput["softmetal_report"] = whole
-        return
+    whole = config.stash[_gathering].end()
     words, is_bad = report.ended(whole, config.option.softmetal_report)
     config.stash[_report_text] = words
     if is_bad and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):

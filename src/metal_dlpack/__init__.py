@@ -77,6 +77,12 @@ _INSTEAD = {
 }
 
 
+if "METAL_DLPACK_REPORTS" in os.environ:  # started by a program that is checked: report/processes.py
+    from .running.reporting import begin_as_child as _begin_as_child
+
+    _begin_as_child()
+
+
 def _instead(name: str) -> str:
     """The way out, of what NumPy and torch have too: if they are imported, they know."""
     if name in _INSTEAD:

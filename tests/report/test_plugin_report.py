@@ -1,4 +1,4 @@
-"""pytest --softmetal-check and --softmetal-report: one report of the run, also of xdist's workers."""
+"""pytest --softmetal-check and --softmetal-report: one report of the run, its children, and xdist's workers."""
 
 import json
 
@@ -54,6 +54,37 @@ def test_what_was_found_is_reported_once_and_fails_the_run(tmp_path, workers):
     }
     assert done.stdout.count(f"test_it.py:{LINE}:") == 1
     assert (tmp_path / "r.sarif").exists()
+
+
+CHILD = """
+import os, signal, subprocess, sys
+from metal_dlpack import softmetal
+
+def once():
+    x = md.zeros(64)
+    md.kernel(SOURCE)(x, n=64, group=64)
+    softmetal.wait_idle()
+
+def test_a_child():
+    subprocess.run([sys.executable, "-c", "import test_it; test_it.once()"], check=True)
+"""
+CRASH = "    once()\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_the_child_of_a_worker_and_a_worker_that_is_killed_are_in_it(tmp_path, is_killed):
+    text = RACY.partition("@pytest")[0] + CHILD + CRASH * is_killed
+    if is_killed:
+        done = run(tmp_path, text, "--softmetal-report", "r.json", "-n2")
+    else:  # without an option of the plugin's
+        (tmp_path / "test_it.py").write_text(text)
+        words = ["-m", "metal_dlpack.softmetal", "--report", "r.json", "-m", "pytest", "-n2", "-p", "no:cacheprovider"]
+        done = run_child(words, cwd=tmp_path)
+    assert done.returncode == 1, done.stdout
+    report = json.loads((tmp_path / "r.json").read_text())
+    (finding,) = report["findings"]
+    assert finding["launches"] == report["kernels"][0]["launches"] == 1 + is_killed
+    assert [one["line"] for one in finding["accesses"]] == [LINE, LINE - 1]
 
 
 def test_a_finding_that_no_test_waits_for_fails_the_run(tmp_path):

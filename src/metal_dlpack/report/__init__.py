@@ -5,10 +5,11 @@
     silences.py    what the user means so
     recording.py   what C tells, added up
     building.py    a report as plain values: schema.json
+    processes.py   the reports of the processes that this one starts
       ▼
     text.py, page.py, sarif.py, files.py
 
-What is kept costs nothing until `start`.  A report is one process's; `merged` puts several together.
+What is kept costs nothing until `start`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .building import Report
 
-__all__ = ["end", "ended", "merged", "source_of", "start", "stop", "with_lines"]
+__all__ = ["end", "ended", "source_of", "start", "stop", "with_lines"]
 
 
 def start() -> None:
@@ -57,10 +58,3 @@ def ended(report: Report, paths: list[str]) -> tuple[str, bool]:
             words += f"softmetal: the report cannot be written to {path}: {error.strerror}.\n"
             is_bad = True
     return words, is_bad
-
-
-def merged(reports: list[Report]) -> Report:
-    """One report of several processes; there must be one."""
-    from . import building
-
-    return building.merged(reports)

@@ -30,8 +30,19 @@ _DOES = {"barrier-divergence": "waits", "simdgroup-divergence": "waits", "misali
 _ACCESSES = {"out-of-bounds", "write-to-const", "null-pointer", "stray-pointer", "race", "race-of-threadgroups"}
 
 
+_root = ""
+
+
+def name_files_from(folder: str) -> None:
+    """As the process does whose report this one's is put to."""
+    global _root
+    _root = folder
+
+
 def root() -> str:
     """The folder that files are named from: of the repository that the program began in, or where it began."""
+    if _root:
+        return _root
     here = os.path.realpath(literals.began_in())
     folder = here
     while not os.path.exists(os.path.join(folder, ".git")):

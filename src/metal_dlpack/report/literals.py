@@ -141,12 +141,14 @@ def _is_text_of(file: str, text: str) -> bool:
 # ---- which files ----
 
 _began_in = ""
+_script: str | None = None
 
 
 def begin() -> None:
-    """Names of files are relative to the working folder, which a program can leave: remember this one."""
-    global _began_in
+    """Remember the working folder, which a program can leave, and its script, which Python forgets at its end."""
+    global _began_in, _script
     _began_in = os.getcwd()
+    _script = getattr(sys.modules.get("__main__"), "__file__", None)
 
 
 def began_in() -> str:
@@ -173,8 +175,9 @@ def _candidates() -> Iterator[list[tuple[str, dict[str, Any] | None]]]:
     modules = [(name, module.__dict__) for name, module in list(sys.modules.items()) if hasattr(module, "__dict__")]
     near = (values for name, values in modules if name.partition(".")[0] in packages)
     yield fresh((file, values) for values in near if isinstance(file := values.get("__file__"), str))
-    files = ((file, values) for _, values in modules if isinstance(file := values.get("__file__"), str))
-    yield fresh((file, values) for file, values in files if not _is_pythons(file))
+    files = [(file, values) for _, values in modules if isinstance(file := values.get("__file__"), str)]
+    script = [(_script, None)] if _script else []
+    yield fresh((file, values) for file, values in [*script, *files] if not _is_pythons(file))
 
 
 def _frames() -> Iterator[FrameType]:

@@ -8,6 +8,7 @@ bounded: launches are counted, not kept.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,6 +67,8 @@ _records: dict[int, Record] = {}
 #: By a kernel's name: what was given for its buffers, {index: (dtype, shape, nbytes)}, the last one last.
 _calls: dict[str, dict[tuple[Any, ...], dict[int, tuple[str, tuple[int, ...], int]]]] = {}
 MOST_CALLS = 64
+#: Called after each launch: has it a finding that is new?
+after_launch: Callable[[bool], None] | None = None
 
 
 def start() -> None:
@@ -146,6 +149,13 @@ def _shapes_of(told: dict[str, Any]) -> dict[int, tuple[str, tuple[int, ...]]]:
 def launch(told: dict[str, Any]) -> None:
     """One launch has ended."""
     record = _mine()
+    is_news = any(one.launches == 0 for one in record.pending)
+    _add_launch(record, told)
+    if after_launch is not None:
+        after_launch(is_news)
+
+
+def _add_launch(record: Record, told: dict[str, Any]) -> None:
     if record.pending or told["image"] not in record.kernels:  # it is kept
         told["shapes"] = _shapes_of(told)
     for one in record.pending:

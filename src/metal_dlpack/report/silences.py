@@ -47,6 +47,7 @@ class Row:
 
 #: The rows of the list that was read; what silenced something, and comments that gave no reason.
 _rows: list[Row] = []
+_lists: list[tuple[str, str]] = []
 _used: set[Silence] = set()
 _refused: set[Silence] = set()
 
@@ -120,11 +121,18 @@ def read(text: str, where: str) -> None:
             raise ValueError(f"{where}:{number}: {line.strip()} has no reason; write one behind the line's number.")
         taken.append(Row(row[1], int(row[2]), Silence(f"{where}:{number}", row[3])))
     _rows.extend(taken)
+    _lists.append((text, where))
+
+
+def lists() -> list[tuple[str, str]]:
+    """The lists that were read, as `read` takes them."""
+    return list(_lists)
 
 
 def forget() -> None:
     """As if no list had been read, and nothing had been found."""
     _rows.clear()
+    _lists.clear()
     _used.clear()
     _refused.clear()
 

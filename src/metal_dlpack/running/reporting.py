@@ -1,7 +1,8 @@
 """The report of a program: begun before it runs, printed and written when its process ends, however that is.
 
 It is made behind the program's own exit handlers.  A process that is killed, or ends by a fault, makes none; what was
-found stands on stderr since it was found.  A forked child makes none either: kernels do not run there.
+found stands on stderr since it was found.  The processes that it starts leave theirs to it; a forked child has none:
+kernels do not run there.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import signal
 import sys
+import threading
 
 from metal_dlpack import _core, report
-from metal_dlpack.report import files, silences
+from metal_dlpack.report import files, processes, silences
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,18 +26,16 @@ if TYPE_CHECKING:
 IDLE_MS = 10_000
 
 
-class Reporting:
-    """Of this process; there is one."""
+class Ending:
+    """What is done when this process ends, once."""
 
-    def __init__(self, paths: Iterable[str]) -> None:
-        self.paths = [os.path.abspath(path) for path in paths]  # the program may go to another folder
+    def __init__(self) -> None:
         self.status = 0  # the program's own
         self._process = os.getpid()
         self._has_ended = False
 
     def begin(self) -> None:
-        """From now on what runs is recorded.  Call it before the program registers exit handlers: they run before."""
-        report.start()
+        """Call it before the program registers exit handlers: they run before."""
         atexit.register(self._at_exit)
         leave = os._exit
 
@@ -49,13 +50,35 @@ class Reporting:
         if status and not self.status:
             _core._softmetal_exit_with(status)
 
-    def end(self) -> int:
-        """Print and write the report, once; 1 if something was found, or it could not be written."""
+    def end(self, idle_ms: int = IDLE_MS) -> int:
+        """The status that the process ends with, if its own is 0."""
         if self._has_ended or os.getpid() != self._process:
             return 0
         self._has_ended = True
-        _core._softmetal_wait_idle(IDLE_MS)
-        words, is_bad = report.ended(report.end(), self.paths)
+        _core._softmetal_wait_idle(idle_ms)
+        return self.finish()
+
+    def finish(self) -> int:
+        """What is done."""
+        raise NotImplementedError
+
+
+class Reporting(Ending):
+    """Print and write the report of this process and of those that it starts; there is one."""
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        super().__init__()
+        self.paths = [os.path.abspath(path) for path in paths]  # the program may go to another folder
+
+    def begin(self) -> None:
+        """From now on what runs is recorded."""
+        report.start()
+        self._gathering = processes.Gathering()
+        super().begin()
+
+    def finish(self) -> int:
+        """1 if something was found, or it could not be written."""
+        words, is_bad = report.ended(self._gathering.end(), self.paths)
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(AttributeError, ValueError, OSError):  # there is none, or it is closed
                 stream.flush()  # what the program printed stands above
@@ -63,6 +86,33 @@ class Reporting:
         with contextlib.suppress(OSError), open(2, "wb", closefd=False) as stderr:
             stderr.write(words.encode(errors="backslashreplace"))
         return int(is_bad)
+
+
+class Child(Ending):
+    """Leave the report of this process to the one that gathers."""
+
+    def begin(self) -> None:
+        """Also where the process is told to end, as a pool of multiprocessing tells its own."""
+        super().begin()
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, self._terminate)
+
+    def finish(self) -> int:
+        """0: the other says what was found."""
+        processes.leave()
+        return 0
+
+    def _terminate(self, number: int, _: object) -> None:
+        self.end(idle_ms=100)
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+
+def begin_as_child() -> None:
+    """In a process that has processes.VARIABLE."""
+    if hasattr(_core, "_softmetal_record") and processes.begin():
+        Child().begin()
 
 
 def refusal(paths: Iterable[str], benign: Iterable[str]) -> str | None:

@@ -1,0 +1,127 @@
+"""One report of a program and of the processes that it starts.
+
+The first process names a folder in the environment, and writes there what the others must know.  Each of them that
+imports metal_dlpack leaves its report in it: when it ends, and before that as it runs, so that of one that is killed
+there is what it had left.  Files are replaced whole.  A process that ends after the first one leaves nothing more.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import threading
+import time
+
+from . import building, files, recording, silences
+
+#: Of the environment: the folder.
+VARIABLE = "METAL_DLPACK_REPORTS"
+_FACTS = "facts"
+#: A report is written again after so many times what writing it took; the second number, if a finding is new.
+_PATIENCE, _PATIENCE_FOR_NEWS = 20, 1
+
+
+class Gathering:
+    """The reports of the processes that this one starts from now on."""
+
+    def __init__(self) -> None:
+        self._above = os.environ.get(VARIABLE)
+        self._folder = tempfile.mkdtemp(prefix="metal_dlpack-reports-")
+        with open(os.path.join(self._folder, _FACTS), "w", encoding="utf-8") as file:
+            json.dump([building.root(), silences.lists()], file)
+        os.environ[VARIABLE] = self._folder
+
+    def end(self) -> building.Report:
+        """One report, of this process, which records nothing more, and of those that have left one."""
+        whole = building.merged([_own(), *self._left()])
+        self.close()
+        if _leaving is not None:
+            _leaving.leave(whole)
+        return whole
+
+    def close(self) -> None:
+        """Gather no more."""
+        if os.environ.get(VARIABLE) == self._folder:
+            os.environ.pop(VARIABLE)
+            if self._above is not None:
+                os.environ[VARIABLE] = self._above
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _left(self) -> list[building.Report]:
+        left = []
+        for name in sorted(os.listdir(self._folder)):
+            if name.endswith(".json"):
+                with open(os.path.join(self._folder, name), encoding="utf-8") as file:
+                    left.append(json.load(file))
+        return left
+
+
+class _Leaving:
+    """The report of this process, for the one that gathers."""
+
+    def __init__(self, folder: str) -> None:
+        with open(os.path.join(folder, _FACTS), encoding="utf-8") as file:
+            root, lists = json.load(file)
+        building.name_files_from(root)
+        for text, where in lists:
+            silences.read(text, where)
+        self._path = os.path.join(folder, f"{os.getpid()}-{time.time_ns()}.json")
+        self._process = os.getpid()
+        self._turn = threading.RLock()  # a signal's handler may leave it while it is left
+        self._written, self._took = 0.0, 0.0  # when, and how long that took
+        self._has_left = False
+
+    def leave(self, whole: building.Report | None = None) -> None:
+        """For the last time: this report, or the one of this process."""
+        with self._turn:
+            if not self._has_left and os.getpid() == self._process:
+                self._write(whole or _own())
+                self._has_left = True
+
+    def leave_at_times(self, is_news: bool) -> None:
+        """While it runs.  recording.py calls it after each launch."""
+        patience = _PATIENCE_FOR_NEWS if is_news else _PATIENCE
+        if time.monotonic() - self._written < patience * self._took or not self._turn.acquire(blocking=False):
+            return
+        try:
+            begin = time.monotonic()
+            self._write(building.build(recording.read()))
+            self._written = time.monotonic()
+            self._took = self._written - begin
+        finally:
+            self._turn.release()
+
+    def _write(self, report: building.Report) -> None:
+        if report["kernels"] or report["findings"]:
+            try:
+                files.write(report, self._path)
+            except OSError:
+                self._has_left = True  # who gathered has ended, or the disk is full
+
+
+_leaving: _Leaving | None = None
+
+
+def begin() -> bool:
+    """Leave the report of this process where the environment says; False: nobody gathers there."""
+    global _leaving
+    try:
+        _leaving = _Leaving(os.environ[VARIABLE])
+    except (OSError, ValueError):
+        return False
+    recording.start()
+    recording.after_launch = _leaving.leave_at_times
+    return True
+
+
+def leave() -> None:
+    """Leave the report of this process, if somebody gathers it, and record nothing more."""
+    if _leaving is not None:
+        _leaving.leave()
+
+
+def _own() -> building.Report:
+    recording.stop()
+    return building.build(recording.read())

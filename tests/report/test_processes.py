@@ -1,0 +1,123 @@
+"""A report has what the processes did that the program started, however they were started and however they ended."""
+
+import json
+
+import pytest
+from children import run_child
+
+pytestmark = [pytest.mark.needs_kernels, pytest.mark.needs_softmetal]
+
+#: What all processes have; `python work.py CODE` runs the code.  `turned` races with itself at lines 10 and 11.
+WORK = '''\
+import multiprocessing, os, signal, subprocess, sys, time
+import metal_dlpack as md
+
+K = md.kernel("""
+#include <metal_stdlib>
+using namespace metal;
+kernel void turned(device float *x, uint t [[thread_index_in_threadgroup]])
+{
+    threadgroup float shared[64];
+    shared[t] = x[t];
+    x[t] = shared[63 - t];
+}
+""")
+
+
+def run(times):
+    x = md.zeros(64)
+    for _ in range(times):
+        K(x, n=64, group=64)
+    x.device.synchronize()
+
+
+def start(code, *words, **keywords):
+    return subprocess.run([sys.executable, *words, os.path.abspath("work.py"), code], **keywords).returncode
+
+
+if __name__ == "__main__":
+    exec(sys.argv[1])
+'''
+FOUND = [("work.py", 10), ("work.py", 11)]
+SPAWNED = "if __name__ == '__main__':\n    spawn = multiprocessing.get_context('spawn')\n    "
+
+#: What the program does; it and its children launch three times.
+PROGRAMS = {
+    "a child returns": "run(1)\nassert start('run(2)') == 0",
+    "several do": "for _ in range(3): assert start('run(1)') == 0",
+    "it leaves at once": "run(1)\nassert start('run(2); os._exit(0)') == 0",
+    "it raises": "run(1)\nassert start('run(2); 1 / 0') == 1",
+    "nobody waits for its kernels": "run(1)\nassert start('x = md.zeros(64); [K(x, n=64, group=64) for _ in \"ab\"]') == 0",
+    "it is in another folder": "run(1)\nassert start('run(2)', cwd='/') == 0",
+    "it is told to end": "run(1)\nassert start('run(2); os.kill(os.getpid(), signal.SIGTERM)') == -signal.SIGTERM",
+    "it heeds that itself": "run(1)\nassert start('''signal.signal(signal.SIGTERM, lambda *_: os._exit(7))\nrun(2)\n"
+    "os.kill(os.getpid(), signal.SIGTERM)''') == 7",
+    "it has a child": "run(1)\nassert start('run(1); start(\"run(1)\")') == 0",
+    "it has a report of its own": "run(1)\nassert start('run(1); start(\"run(1)\")', "
+    "'-m', 'metal_dlpack.softmetal', '--report', 'own.json') == 1",
+    "it is spawned": SPAWNED + "child = spawn.Process(target=run, args=(3,))\n    child.start()\n    child.join()",
+    "a pool is terminated": SPAWNED + "with spawn.Pool(2) as pool: pool.map(run, [1, 1, 1], chunksize=1)",
+    "it forks": "run(3)\nif (child := os.fork()) == 0: sys.exit()\nos.waitpid(child, 0)",
+}  # fmt: skip
+
+
+def ran(tmp_path, program, *options):
+    (tmp_path / "work.py").write_text(WORK)
+    (tmp_path / "program.py").write_text("from work import *\n" + program)
+    words = ["-m", "metal_dlpack.softmetal", "--report", "r.json", *options, "program.py"]
+    done = run_child(words, cwd=tmp_path, TMPDIR=str(tmp_path))
+    assert not [*tmp_path.glob("metal_dlpack-reports-*")], "nothing stays behind"
+    return done, json.loads((tmp_path / "r.json").read_text())
+
+
+def places(report):
+    return [sorted((access["file"], access["line"]) for access in one["accesses"]) for one in report["findings"]]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_what_a_child_ran_and_what_was_found_in_it(tmp_path, program):
+    done, report = ran(tmp_path, PROGRAMS[program])
+    assert done.returncode == 1, done.stderr
+    assert places(report) == [FOUND]
+    assert [(one["name"], one["launches"], one["threads"]) for one in report["kernels"]] == [("turned", 3, 192)]
+    assert report["findings"][0]["launches"] == 3
+    assert done.stderr.count("1 kernel, 3 launches, 192 threads") == 1
+    if program == "it has a report of its own":
+        assert json.loads((tmp_path / "own.json").read_text())["findings"][0]["launches"] == 2
+
+
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGABRT"])
+def test_of_a_child_that_is_killed_there_is_what_it_had_left(tmp_path, name):
+    code = f"run(1); from metal_dlpack import softmetal; softmetal.wait_idle(); os.kill(os.getpid(), signal.{name})"
+    done, report = ran(tmp_path, f"assert start({code!r}) == -signal.{name}")
+    assert done.returncode == 1, done.stderr
+    assert places(report) == [FOUND]
+
+
+def test_what_a_child_does_after_the_program_s_end_is_in_no_report(tmp_path):
+    late = "run(1)\nprint(flush=True)\nwhile os.path.exists(os.environ['METAL_DLPACK_REPORTS']): time.sleep(0.01)\n"
+    late += "run(1)\nopen('end', 'w')"
+    program = f"child = subprocess.Popen([sys.executable, 'work.py', {late!r}], stdout=subprocess.PIPE)\nchild.stdout.readline()"
+    done, report = ran(tmp_path, program)
+    assert (tmp_path / "end").exists(), done.stderr
+    assert report["kernels"][0]["launches"] == 1
+
+
+def test_a_child_heeds_the_program_s_silences(tmp_path):
+    (tmp_path / "benign.txt").write_text("turned:11 it is for show\n")
+    done, report = ran(tmp_path, "assert start('run(1)') == 0", "--benign", "benign.txt")
+    assert done.returncode == 0, done.stderr
+    assert report["findings"][0]["silenced"]["reason"] == "it is for show"
+    assert report["unused_silences"] == []
+
+
+def test_without_a_report_nothing_waits_for_the_children(tmp_path):
+    """Nor do they import anything of it."""
+    (tmp_path / "p.py").write_text(
+        "import metal_dlpack, sys; print([m for m in sys.modules if 'report' in m and 'metal' in m])"
+    )
+    done = run_child([str(tmp_path / "p.py")], METAL_DLPACK_REPORTS=None)
+    assert done.stdout == "[]\n"
+    assert run_child([str(tmp_path / "p.py")], METAL_DLPACK_REPORTS=str(tmp_path)).returncode == 0, (
+        "nobody gathers there"
+    )
