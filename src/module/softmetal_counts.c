@@ -95,6 +95,13 @@ barrier_tuple(const soft_counts *counts, size_t index)
 }
 
 static PyObject *
+meeting_tuple(const soft_counts *counts, size_t index)
+{
+    return Py_BuildValue("(IK)", counts->meetings[index].offset,
+                         NUMBER(counts->meetings[index].count));
+}
+
+static PyObject *
 execution_number(const soft_counts *counts, size_t index)
 {
     return PyLong_FromUnsignedLongLong(counts->executions[index]);
@@ -104,15 +111,15 @@ execution_number(const soft_counts *counts, size_t index)
 static PyObject *
 counts_tuple(const soft_counts *counts)
 {
-    return Py_BuildValue("(sN(III)(III)KKKKKNNNNs)", counts->kernel,
+    return Py_BuildValue("(sN(III)(III)KKKKNNNNNs)", counts->kernel,
                          PyUnicode_DecodeFSDefault(counts->image_path), counts->grid[0],
                          counts->grid[1], counts->grid[2], counts->group[0], counts->group[1],
                          counts->group[2], NUMBER(counts->threads), NUMBER(counts->groups),
                          NUMBER(counts->simdgroups), NUMBER(counts->threadgroup_nbytes),
-                         NUMBER(counts->meetings),
                          list_of(counts->memory_count, memory_tuple, counts),
                          list_of(counts->row_count, row_tuple, counts),
                          list_of(counts->barrier_count, barrier_tuple, counts),
+                         list_of(counts->meeting_count, meeting_tuple, counts),
                          list_of(counts->execution_count, execution_number, counts),
                          counts->operations == NULL ? "" : counts->operations);
 }

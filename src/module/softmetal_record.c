@@ -40,10 +40,11 @@ type_name(unsigned data_type, char name[METAL_TYPE_NAME_MAX])
     return name;
 }
 
-/* None, or what a memory is; `facts` are its argument's, or NULL. */
+/* None, or what a memory is. */
 static PyObject *
-make_memory(const soft_found_memory *memory, const soft_argument_facts *facts)
+make_memory(const soft_found_memory *memory, const soft_image *image)
 {
+    const soft_argument_facts *facts = soft_found_facts(image, memory);
     if (!memory->is_known) {
         return Py_NewRef(Py_None);
     }
@@ -52,7 +53,7 @@ make_memory(const soft_found_memory *memory, const soft_argument_facts *facts)
                          memory->is_variable ? "threadgroup variable"
                          : memory->is_device ? "buffer"
                                              : "threadgroup argument",
-                         "name", facts == NULL ? NULL : facts->name, "index", memory->number,
+                         "name", soft_found_name(image, memory), "index", memory->number,
                          "nbytes", (Py_ssize_t)memory->nbytes, "item_nbytes",
                          facts == NULL ? 0 : facts->nbytes, "type",
                          facts == NULL ? NULL : type_name(facts->data_type, name));
@@ -96,10 +97,10 @@ tell_finding(const soft_recorded_finding *told)
              Py_BuildValue("{s:s,s:N,s:s,s:s,s:N,s:N,s:L,s:n,s:K,s:K,s:K,s:O}", "kernel",
                            told->kernel, "image", PyUnicode_DecodeFSDefault(told->image_path),
                            "kind", soft_found_word(finding->kind), "text", told->text, "places",
-                           make_places(told), "memory",
-                           make_memory(memory, soft_found_facts(told->image, memory)), "offset",
-                           (long long)finding->offset, "nbytes", (Py_ssize_t)finding->nbytes,
-                           "first", (unsigned long long)finding->first, "second",
+                           make_places(told), "memory", make_memory(memory, told->image),
+                           "offset", (long long)finding->offset, "nbytes",
+                           (Py_ssize_t)finding->nbytes, "first",
+                           (unsigned long long)finding->first, "second",
                            (unsigned long long)finding->second, "times",
                            (unsigned long long)finding->times, "silenced",
                            told->is_silenced ? Py_True : Py_False));

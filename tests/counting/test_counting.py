@@ -171,12 +171,45 @@ def test_a_lane_that_waits_for_some_goes_on_with_its_count(library):
 def test_threadgroup_memory_is_told_apart_wherever_it_lies(library):
     count = library["swapped"].count(md.zeros(64), n=64, group=32)
     shared = [one for one in count.arguments if one.space == "threadgroup"]
-    assert [(one.nbytes, one.stores, one.loads) for one in shared] == [(128, 32, 0), (256, 64, 64), (128, 32, 0)]
+    told = [(one.name, one.nbytes, one.stores, one.loads) for one in shared]
+    assert sorted(told) == [("large", 256, 64, 64), ("late", 128, 32, 0), ("small", 128, 32, 0)]
+
+
+def test_calls_and_variables_have_the_source_s_names():
+    """A call in a function that is inlined, through a macro, with its namespace; and two variables of one name."""
+    kernel = md.kernel(
+        """
+#include <metal_stdlib>
+using namespace metal;
+#define ADDED(x) simd_sum(x)
+inline float twice(float x) { return simd_sum(x) + simd_sum(2 * x); }
+kernel void other(device float *x) { threadgroup float unused[8]; unused[0] = x[0]; x[0] = unused[0]; }
+kernel void named(device float *x, uint i [[thread_position_in_grid]])
+{
+    { threadgroup float tile[32], next[32]; tile[i] = x[i]; next[i] = tile[i]; }
+    float s = metal::simd_shuffle_down(x[i], 1) + twice(x[i]);
+    for (int j = 0; j < 300; j++) s += simd_max(s);
+    s += ADDED(s);
+    simdgroup_barrier(mem_flags::mem_none);
+    { threadgroup float tile[32]; tile[i] = s; x[i] = tile[i]; }
+}
+""",
+        "named",
+    )
+    count = kernel.count(md.zeros(32), n=32, group=32)
+    assert {one.name: (one.loads, one.stores) for one in count.arguments} == {
+        "x": (96 - 0, 32), "tile": (32, 32), "next": (0, 32), "tile (2)": (32, 32)
+    }  # fmt: skip
+    assert count.simd_functions == {
+        "simd_max": 300, "simd_sum": 2, "other": 1, "simd_shuffle_down": 1, "simdgroup_barrier": 1
+    }  # fmt: skip
+    assert count.simd_meetings == sum(count.simd_functions.values())
+    assert "simd_max 300" in str(count)
 
 
 def test_where_threadgroup_memory_lay_before_is_forgotten(library, request):
     library["moved"].count(md.zeros(64), 63, n=64, group=32)
-    with pytest.raises(md.MetalError, match="outside its memory: bytes 288 to 291 of a threadgroup variable"):
+    with pytest.raises(md.MetalError, match="outside its memory: bytes 288 to 291 of threadgroup variable"):
         library["moved"].count(md.zeros(64), 72, n=64, group=32)
     request.node.stash[plugin._reports_before] = softmetal.reports()  # wanted
 

@@ -200,7 +200,7 @@ def test_a_reduction(library, n):
     assert facts(count["x"], "loads", "lines", "least_lines") == (n, up(n, 32), up(n, 32))
     assert facts(count["y"], "stores", "bytes_written", "lines") == (groups, 4 * groups, groups)
     # 128 threads add, then 64, ... 1: 4 + 2 + 6 SIMD-groups; each reads two and writes one
-    part = count["threadgroup variable 0"]
+    part = count["part"]
     assert facts(part, "loads", "stores") == (groups * (2 * 255 + 1), groups * (256 + 255))
     assert facts(part, "accesses", "rounds", "least_rounds") == (*[groups * (8 + 3 * 12 + 1)] * 3,)
     assert (count.barriers, count.bank_conflicts) == (8 * groups, 0)
@@ -270,6 +270,7 @@ def test_a_softmax(library, rows, n):
     assert facts(count["y"], "stores", "lines", "least_lines") == (rows * n, touched, least)
     assert facts(count["x"], "lanes_possible", "distinct_read") == (3 * 32 * least, 4 * rows * n)
     assert (count.simd_meetings, count.barriers) == (2 * rows, 0)
+    assert count.simd_functions == {"simd_max": rows, "simd_sum": rows}
     assert {name: count.operations["float"][name] for name in ("sub", "div")} == {"sub": 2 * rows * n, "div": rows * n}
 
 

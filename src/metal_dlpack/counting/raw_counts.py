@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -13,6 +14,8 @@ from .values import AccessCount, ArgumentCount, BranchCount, LineCount, Traffic,
 
 #: LLVM's names of integers, which have no sign.
 _TYPES = {f"i{bits}": f"int{bits}" for bits in (8, 16, 32, 64)}
+#: As a call names it, also with its namespace.
+_SIMD_FUNCTION = re.compile(r"(?:\w+::)*((?:simd|quad)\w*)")
 
 
 class _Raw(NamedTuple):
@@ -26,10 +29,10 @@ class _Raw(NamedTuple):
     groups: int
     simdgroups: int
     threadgroup_memory: int
-    meetings: int
     memories: list[tuple[Any, ...]]
     rows: list[tuple[Any, ...]]
     barriers: list[tuple[int, int]]
+    meetings: list[tuple[int, int]]
     executions: list[int]
     operations: str
 
@@ -65,6 +68,7 @@ class _Row(NamedTuple):
 def kernel_count(given: tuple[Any, ...], text: str | None = None) -> KernelCount:
     """`text`: the source; None: what was compiled for that image."""
     from metal_dlpack.msl import for_softmetal
+    from metal_dlpack.msl.diagnostics import lines_of_source
 
     raw = _Raw(*given)
     text = for_softmetal.source_of_image(raw.image_path) if text is None else text
@@ -78,6 +82,8 @@ def kernel_count(given: tuple[Any, ...], text: str | None = None) -> KernelCount
     branches.sort(key=lambda one: (one.file, one.line, one.column))
     operations = list(_operations(raw))
     barriers = _barriers(raw)
+    sources = lines_of_source(text) if text is not None else {}
+    functions = _simd_functions(raw, sources)
     return KernelCount(
         kernel=raw.kernel,
         grid=raw.grid,
@@ -87,7 +93,8 @@ def kernel_count(given: tuple[Any, ...], text: str | None = None) -> KernelCount
         simdgroups=raw.simdgroups,
         threadgroup_memory=raw.threadgroup_memory,
         barriers=sum(barriers.values()),
-        simd_meetings=raw.meetings,
+        simd_meetings=sum(functions.values()),
+        simd_functions=functions,
         **{
             space: Traffic(**total(one for one in accesses if one.space == space))
             for space in ("device", "constant", "threadgroup")
@@ -98,15 +105,18 @@ def kernel_count(given: tuple[Any, ...], text: str | None = None) -> KernelCount
         ),
         accesses=tuple(accesses),
         branches=tuple(branches),
-        lines=tuple(_lines(accesses, branches, operations, barriers, text)),
+        lines=tuple(_lines(accesses, branches, operations, barriers, sources)),
         operations=_table(operations),
     )
 
 
 def _names(memories: list[_Memory]) -> list[str]:
-    """Variables in threadgroup memory are counted, in the order of the source."""
-    numbers = sorted(one.number for one in memories if one.is_variable)
-    return [f"threadgroup variable {numbers.index(one.number)}" if one.is_variable else one.name for one in memories]
+    """The source's; of several variables in threadgroup memory that have one name, the others' have a number."""
+    known: dict[tuple[int, int, int], str] = {}
+    for one in sorted(memories, key=lambda one: (one.is_variable, one.number)):
+        same = [name for name in known.values() if name.partition(" ")[0] == one.name]
+        known[one.is_threadgroup, one.is_variable, one.number] = f"{one.name} ({len(same) + 1})" if same else one.name
+    return [known[one.is_threadgroup, one.is_variable, one.number] for one in memories]
 
 
 def _spaces(memories: list[_Memory], kernel: str, text: str | None) -> list[str]:
@@ -195,15 +205,30 @@ def _table(operations: Iterable[_Operations]) -> dict[str, dict[str, int]]:
     return made
 
 
-def _barriers(raw: _Raw) -> dict[tuple[str, int], int]:
-    """How often a threadgroup_barrier opened, by (file, line)."""
+def _placed(image_path: str, counted: list[tuple[int, int]]) -> Iterator[tuple[str, int, int, int]]:
+    """(file, line, column, count) of (offset in the image, count)."""
     from metal_dlpack.msl.line_table import lines_of
 
+    places = lines_of(image_path, [offset for offset, _ in counted]) if counted else []
+    for (file, line, column), (_, count) in zip(places, counted, strict=True):
+        yield file.removeprefix("near "), line, column, count
+
+
+def _barriers(raw: _Raw) -> dict[tuple[str, int], int]:
+    """How often a threadgroup_barrier opened, by (file, line)."""
     found: dict[tuple[str, int], int] = defaultdict(int)
-    places = lines_of(raw.image_path, [offset for offset, _ in raw.barriers]) if raw.barriers else []
-    for (file, line, _), (_, count) in zip(places, raw.barriers, strict=True):
-        found[file.removeprefix("near "), line] += count
+    for file, line, _, count in _placed(raw.image_path, raw.barriers):
+        found[file, line] += count
     return found
+
+
+def _simd_functions(raw: _Raw, sources: dict[tuple[str, int], str]) -> dict[str, int]:
+    """How often each was called, by SIMD-groups; "other": the source does not name it at the call."""
+    found: dict[str, int] = defaultdict(int)
+    for file, line, column, count in _placed(raw.image_path, raw.meetings):
+        named = _SIMD_FUNCTION.match(sources.get((file, line), ""), max(column - 1, 0))
+        found[named[1] if named else "other"] += count
+    return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))
 
 
 def _lines(
@@ -211,17 +236,19 @@ def _lines(
     branches: list[BranchCount],
     operations: list[_Operations],
     barriers: dict[tuple[str, int], int],
-    text: str | None,
+    sources: dict[tuple[str, int], str],
 ) -> list[LineCount]:
-    from metal_dlpack.msl.diagnostics import lines_of_source
-
-    sources = lines_of_source(text) if text is not None else {}
     here: dict[tuple[str, int], list[AccessCount]] = defaultdict(list)
     for one in accesses:
         here[one.file, one.line].append(one)
-    places = [*here, *barriers, *((one.file, one.line) for one in branches)]
+    divergent: dict[tuple[str, int], int] = defaultdict(int)
+    for branch in branches:
+        divergent[branch.file, branch.line] += branch.divergent
+    computed: dict[int, list[_Operations]] = defaultdict(list)
+    for operation in operations:
+        computed[operation.line].append(operation)
     made = []
-    for file, line in dict.fromkeys(places):
+    for file, line in dict.fromkeys([*here, *barriers, *divergent]):
         of_line = here[file, line]
         sums = total(of_line)
         device = total(one for one in of_line if one.space == "device")
@@ -232,8 +259,8 @@ def _lines(
                 line=line,
                 source=sources.get((file, line), ""),
                 barriers=barriers.get((file, line), 0),
-                divergent_branches=sum(one.divergent for one in branches if (one.file, one.line) == (file, line)),
-                operations=_table(one for one in operations if one.line == line),
+                divergent_branches=divergent[file, line],
+                operations=_table(computed[line]),
             )
         )
     return sorted(made, key=lambda one: (-one.lines - one.rounds, -one.accesses, one.file, one.line))

@@ -39,7 +39,11 @@ def launch_facts(count: LaunchCount) -> list[str]:
             f"{count.groups_that_fit} fit in 32 KiB; {count.bank_conflicts:,} bank conflicts"
         )
     if count.barriers or count.simd_meetings:
-        facts.append(f"{count.barriers:,} barriers, {count.simd_meetings:,} SIMD-group functions")
+        functions = ", ".join(f"{name} {times:,}" for name, times in count.simd_functions.items())
+        facts.append(
+            f"{count.barriers:,} barriers, {count.simd_meetings:,} SIMD-group functions"
+            + (f" ({functions})" if functions else "")
+        )
     facts += [
         f"{one.name}: {one.atomics:,} atomic operations, at most {one.most_atomics:,} at one address"
         for one in count.arguments

@@ -149,7 +149,8 @@ class LaunchCount:
     simdgroups: int = 0
     threadgroup_memory: int = 0  #: bytes that a threadgroup takes, variables and arguments
     barriers: int = 0  #: threadgroup_barriers that opened, summed over threadgroups
-    simd_meetings: int = 0  #: SIMD-group functions and barriers, summed over SIMD-groups
+    simd_meetings: int = 0  #: SIMD-group functions and barriers, summed over SIMD-groups ...
+    simd_functions: Mapping[str, int] = field(default_factory=dict)  #: ... and by their names, the most frequent first
     device: Traffic = Traffic()
     constant: Traffic = Traffic()
     threadgroup: Traffic = Traffic()
@@ -233,7 +234,8 @@ class LaunchCount:
             for name in ("arguments", "accesses", "branches", "lines")
         }
         operations = {kind: dict(counts) for kind, counts in self.operations.items()}
-        return {**numbers, **memory, **lists, "operations": operations}
+        functions = dict(self.simd_functions)
+        return {**numbers, "simd_functions": functions, **memory, **lists, "operations": operations}
 
     def to_json(self, indent: int | None = None) -> str:
         """`to_dict` as JSON."""

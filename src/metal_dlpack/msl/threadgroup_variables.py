@@ -167,14 +167,19 @@ def _refuse_other_places(tokens: Tokens, at: int, declared: Declared) -> None:
         raise source_error(tokens, declared.first, _NOT_UNDERSTOOD)
 
 
-def rewrite(tokens: Tokens, statements: list[Statement]) -> None:
-    """To be called when the words are C++ but for these statements.  Each word that stays keeps its line."""
-    number = 0
+def rewrite(tokens: Tokens, statements: list[Statement]) -> list[str]:
+    """To be called when the words are C++ but for these statements.  Each word that stays keeps its line.
+
+    Returns the variables' names, by their numbers.
+    """
+    names = list[str]()
     for statement in statements:
         declared, references = statement.declared, list[str]()
         for one in statement.variables:
+            assert one.name is not None
+            number = len(names)
+            names.append(tokens.words[one.name])
             references.append(_reference(tokens, declared, one, number))
-            number += 1
         for first, end in declared.attributes:
             _drop_what_no_type_has(tokens, first, end)
         for at in range(declared.first, declared.type_end):
@@ -183,6 +188,7 @@ def rewrite(tokens: Tokens, statements: list[Statement]) -> None:
         references += _without_others(tokens, statement)
         tokens.gaps[declared.first] += "typedef "
         tokens.words[statement.end] = f"; {' '.join(references)}"
+    return names
 
 
 def _without_others(tokens: Tokens, statement: Statement) -> list[str]:

@@ -84,7 +84,7 @@ class Translation:
         for kernel in self.kernels.values():
             if id(kernel.declaration) not in self._lacks and kernel.stage == kernels.KERNEL:
                 self._binders(kernel.declaration)
-        tokens = self._cpp.copy()
+        tokens = self._cpp[0].copy()
         function_constants.specialise(tokens, self.constants, {})
         return tokens.text()
 
@@ -95,7 +95,7 @@ class Translation:
         for parameter in self._binders(kernel.declaration):
             for index in self._indices_in(parameter.condition) - set(values):
                 raise self.lacks_constant(name, index)
-        tokens = self._cpp.copy()
+        tokens = self._cpp[0].copy()
         function_constants.specialise(tokens, self.constants, values, is_final=True)
         reached = self._reached(kernel)
         for other in self.kernels.values():
@@ -169,7 +169,8 @@ class Translation:
         kernel = self.kernels[name]
         self._refuse_what_is_not_supported(kernel)
         file, line, _ = self._source.place(kernel.at)
-        return f"#line {line} {_string(file)}\n{_image(kernel, self._binders(kernel.declaration))}"
+        _, variables = self._cpp
+        return f"#line {line} {_string(file)}\n{_image(kernel, self._binders(kernel.declaration), variables)}"
 
     def _binders(self, function: Declaration) -> list[Parameter]:
         assert function.parameters is not None
@@ -231,18 +232,18 @@ class Translation:
         return tokens.text()
 
     @cached_property
-    def _cpp(self) -> Tokens:
-        """The source as C++ but for function constants."""
+    def _cpp(self) -> tuple[Tokens, list[str]]:
+        """The source as C++ but for function constants, and the names of its variables in threadgroup memory."""
         tokens = self._source.copy()
         whole = self._kept(tokens)
         stay = address_spaces.drop_duplicates(tokens, whole)
         Choices(self._source).refuse(whole)
         self._rewrite(tokens, stay)
         address_spaces.erase(tokens, stay)
-        threadgroup_variables.rewrite(tokens, [one for one in self._variables if tokens.words[one.end]])
+        names = threadgroup_variables.rewrite(tokens, [one for one in self._variables if tokens.words[one.end]])
         contraction.rewrite(tokens, stay)
         tokens.gaps = [_PRAGMA.sub("", gap) if "#pragma" in gap else gap for gap in tokens.gaps]
-        return tokens
+        return tokens, names
 
     def _kept(self, tokens: Tokens) -> list[Declaration]:
         """Drop the instantiations and what is not supported; return the declarations that stay."""
@@ -291,7 +292,7 @@ def _string(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _image(kernel: Kernel, parameters: list[Parameter]) -> str:
+def _image(kernel: Kernel, parameters: list[Parameter], variables: list[str]) -> str:
     namespaces = kernel.declaration.namespaces if kernel.instantiation is None else kernel.instantiation.namespaces
     opened = "".join(f"namespace {name} {{ " for name in namespaces)
     pointer = "auto softmetal_kernel" if kernel.signature is None else f"void (*softmetal_kernel)({kernel.signature})"
@@ -299,9 +300,10 @@ def _image(kernel: Kernel, parameters: list[Parameter]) -> str:
     path = "".join(f"{name}::" for name in namespaces)
     whole = "" if namespaces else "::"  # a kernel `transpose`, beside Metal's own
     names = ", ".join(_string(one.name) for one in parameters) or "nullptr"
+    own_names = f"SOFTMETAL_VARIABLE_NAMES({', '.join(map(_string, variables))})" if variables else ""
     binders = [f"{path}softmetal_binder_{nth}" for nth in range(len(parameters))]
     arguments = ", ".join([f"{path}softmetal_kernel", *binders])
     return (
         f"{opened}static constexpr {pointer} = &{whole}{kernel.expression}; {types} {'} ' * len(namespaces)}"
-        f"static const char *const softmetal_argument_names[] = {{{names}}}; SOFTMETAL_IMAGE({arguments})\n"
+        f"static const char *const softmetal_argument_names[] = {{{names}}}; SOFTMETAL_IMAGE({arguments}) {own_names}\n"
     )

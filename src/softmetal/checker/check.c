@@ -292,11 +292,11 @@ all_lanes(const soft_check *check, soft_u32 simdgroup)
 }
 
 void
-soft_check_exchange(soft_u32 simdgroup, soft_u32 lanes)
+soft_check_exchange(soft_u32 simdgroup, soft_u32 lanes, const void *site)
 {
     soft_check *check = current;
     if (check->count != NULL) {
-        soft_count_meeting(check, simdgroup, lanes);
+        soft_count_meeting(check, simdgroup, lanes, site);
         return;
     }
     soft_order_meet(&check->order, simdgroup, lanes, all_lanes(check, simdgroup));

@@ -48,8 +48,8 @@ void soft_check_wait(soft_u32 mem_flags, const void *site);
 /* Every thread that has not returned waits, and the barrier opens.  Reports divergence, and then
  * does not return (abandon). */
 void soft_check_open(void);
-/* These lanes (bit i: lane i) of a SIMD-group go on from a SIMD-group function or barrier. */
-void soft_check_exchange(soft_u32 simdgroup, soft_u32 lanes);
+/* These lanes (bit i: lane i) of a SIMD-group go on from a SIMD-group function or barrier at `site`. */
+void soft_check_exchange(soft_u32 simdgroup, soft_u32 lanes, const void *site);
 /* Before that, where all lanes must come: `lanes` did, and wait at their `sites`; those of `others`
  * wait at theirs, for lanes too.  Reports one that did not come, and then does not return. */
 void soft_check_all_met(soft_u32 simdgroup, soft_u32 lanes, soft_u32 others,

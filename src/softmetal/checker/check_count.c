@@ -31,20 +31,15 @@ add_memory(soft_count *count, const soft_check *check, soft_range *range)
     bool is_foreign =
         !is_threadgroup && (check->launch.launch->foreign >> range->number & 1) != 0;
     made->origin = is_foreign ? range->base : 0;
+    soft_found_memory memory = soft_range_found(range);
+    const char *name = soft_found_name(image, &memory);
     made->facts = (soft_counts_memory){
-        .name = "",
+        .name = name == NULL ? "?" : (char *)name,
         .is_threadgroup = is_threadgroup,
         .is_variable = range->is_variable,
         .number = range->number,
         .nbytes = range->nbytes,
     };
-    for (uint32_t i = 0; !range->is_variable && i < image->argument_count; i++) {
-        const soft_argument_facts *facts = &image->arguments[i];
-        if ((facts->kind == SOFT_ARGUMENT_THREADGROUP) == is_threadgroup &&
-            facts->index == range->number) {
-            made->facts.name = (char *)facts->name;
-        }
-    }
 }
 
 static bool
@@ -356,29 +351,35 @@ soft_count_switch(soft_check *check, soft_u32 thread, soft_u32 count)
     counting->began |= bits;
 }
 
-SOFT_ON_FIBER void
-soft_count_barrier(soft_check *check, const void *site)
+SOFT_ON_FIBER static void
+count_at(soft_check *check, soft_count_places *places, const void *site)
 {
-    soft_count *count = check->count;
     uint32_t offset = soft_check_offset(check, site);
-    settle(check);
-    size_t place = 0;
-    while (place < count->barrier_count && count->barriers[place].offset != offset) {
-        place += 1;
+    size_t place = places->last; /* in a loop the one behind it comes next */
+    for (size_t i = 0; i < places->count && places->list[place].offset != offset; i++) {
+        place = place + 1 < places->count ? place + 1 : 0;
     }
-    if (place == SOFT_MOST_BARRIERS) {
-        place -= 1; /* more places than that: they are told as one */
+    if (places->count == 0 || places->list[place].offset != offset) {
+        if (places->count < SOFT_MOST_COUNTED_PLACES) { /* of more places the last is told */
+            places->list[places->count++] = (soft_counts_place){offset, 0};
+        }
+        place = places->count - 1;
     }
-    if (place == count->barrier_count) {
-        count->barriers[count->barrier_count++] = (soft_counts_barrier){offset, 0};
-    }
-    count->barriers[place].count += 1;
+    places->list[place].count += 1;
+    places->last = place;
 }
 
 SOFT_ON_FIBER void
-soft_count_meeting(soft_check *check, soft_u32 simdgroup, soft_u32 lanes)
+soft_count_barrier(soft_check *check, const void *site)
 {
-    check->count->meetings += 1;
+    settle(check);
+    count_at(check, &check->count->barriers, site);
+}
+
+SOFT_ON_FIBER void
+soft_count_meeting(soft_check *check, soft_u32 simdgroup, soft_u32 lanes, const void *site)
+{
+    count_at(check, &check->count->meetings, site);
     if (lanes == lanes_of(check, simdgroup)) {
         settle(check);
     }

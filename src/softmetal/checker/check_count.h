@@ -27,7 +27,8 @@ void soft_count_group(soft_check *check, uint32_t thread_count);
 void soft_count_place(soft_check *check, soft_range *range);
 void soft_count_switch(soft_check *check, soft_u32 thread, soft_u32 count);
 void soft_count_barrier(soft_check *check, const void *site);
-void soft_count_meeting(soft_check *check, soft_u32 simdgroup, soft_u32 lanes);
+void soft_count_meeting(soft_check *check, soft_u32 simdgroup, soft_u32 lanes,
+                        const void *site);
 
 /* What the image asks. */
 void soft_count_access(soft_check *check, uintptr_t at, soft_counted *site, const void *code);

@@ -71,6 +71,18 @@ copy_rows(const soft_check *check, soft_counts *counts)
 }
 
 static bool
+copy_places(const soft_count_places *places, soft_counts_place **list, size_t *count)
+{
+    *list = calloc(places->count + 1, sizeof **list);
+    if (*list == NULL) {
+        return false;
+    }
+    *count = places->count;
+    memcpy(*list, places->list, places->count * sizeof **list);
+    return true;
+}
+
+static bool
 copy_rest(const soft_check *check, soft_counts *counts)
 {
     const soft_count *count = check->count;
@@ -79,15 +91,13 @@ copy_rest(const soft_check *check, soft_counts *counts)
     counts->kernel = strdup(check->launch.kernel);
     counts->image_path = strdup(check->launch.image_path);
     counts->operations = watch->operations == NULL ? NULL : strdup(watch->operations);
-    counts->barriers = calloc(count->barrier_count + 1, sizeof *counts->barriers);
     counts->executions = calloc(blocks + 1, sizeof *counts->executions);
-    if (counts->kernel == NULL || counts->image_path == NULL || counts->barriers == NULL ||
-        counts->executions == NULL ||
-        (watch->operations != NULL && counts->operations == NULL)) {
+    if (counts->kernel == NULL || counts->image_path == NULL || counts->executions == NULL ||
+        (watch->operations != NULL && counts->operations == NULL) ||
+        !copy_places(&count->barriers, &counts->barriers, &counts->barrier_count) ||
+        !copy_places(&count->meetings, &counts->meetings, &counts->meeting_count)) {
         return false;
     }
-    counts->barrier_count = count->barrier_count;
-    memcpy(counts->barriers, count->barriers, count->barrier_count * sizeof *counts->barriers);
     counts->execution_count = blocks;
     if (blocks != 0) {
         memcpy(counts->executions, watch->executions, blocks * sizeof *counts->executions);
@@ -109,7 +119,6 @@ soft_count_file(const soft_check *check)
         .groups = count->groups,
         .simdgroups = count->simdgroups,
         .threadgroup_nbytes = count->threadgroup_nbytes,
-        .meetings = count->meetings,
     };
     memcpy(counts->grid, check->launch.launch->grid, sizeof counts->grid);
     memcpy(counts->group, check->launch.launch->group, sizeof counts->group);

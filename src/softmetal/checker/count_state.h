@@ -16,7 +16,7 @@
 #include "softmetal/checker/check_state.h"
 #include "softmetal/checker/counts.h"
 
-#define SOFT_MOST_BARRIERS 64 /* places in the code where threads wait */
+#define SOFT_MOST_COUNTED_PLACES 256 /* in the code, where threads wait */
 #define SOFT_LISTS_OF_CHUNK 512
 
 /* What one access, or branch, sums up to, in one piece of memory. */
@@ -39,18 +39,22 @@ typedef struct soft_count_lists {
     uint64_t lists[SOFT_LISTS_OF_CHUNK][SOFT_SIMD_WIDTH];
 } soft_count_lists;
 
+typedef struct soft_count_places {
+    soft_counts_place list[SOFT_MOST_COUNTED_PLACES];
+    size_t count, last; /* the last one that was counted */
+} soft_count_places;
+
 typedef struct soft_count {
     soft_count_memory memories[SOFT_MOST_RANGES];
     size_t memory_count;
     soft_counted *used;        /* sites that were carried out since all lanes met */
     soft_u32 simdgroup, began; /* which one runs, and which of its lanes have since */
     soft_u32 possible;         /* lanes of it */
-    uint64_t threads, groups, simdgroups, threadgroup_nbytes, given_nbytes, meetings;
-    soft_counts_barrier barriers[SOFT_MOST_BARRIERS];
-    size_t barrier_count;
-    soft_count_lists *chunks, *chunk; /* owned; the one that is being used */
-    size_t list_count;                /* of that one */
-    size_t together_count;            /* of all sites, and lists */
+    uint64_t threads, groups, simdgroups, threadgroup_nbytes, given_nbytes;
+    soft_count_places barriers, meetings; /* the second of SIMD-groups */
+    soft_count_lists *chunks, *chunk;     /* owned; the one that is being used */
+    size_t list_count;                    /* of that one */
+    size_t together_count;                /* of all sites, and lists */
     bool lacks_memory;
 } soft_count;
 

@@ -54,6 +54,7 @@ soft_counts_free(soft_counts *counts)
     free(counts->memories);
     free(counts->rows);
     free(counts->barriers);
+    free(counts->meetings);
     free(counts->executions);
     free(counts->kernel);
     free(counts->image_path);

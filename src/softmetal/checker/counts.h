@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 typedef struct soft_counts_memory {
-    char *name; /* owned; "" of a variable */
+    char *name; /* owned */
     bool is_threadgroup, is_variable;
     uint32_t number; /* index of the argument, or the translator's of the variable */
     uint64_t nbytes; /* of the view, or of threadgroup memory */
@@ -39,10 +39,10 @@ typedef struct soft_counts_row {
     uint64_t rounds, least_rounds; /* of the banks of threadgroup memory */
 } soft_counts_row;
 
-typedef struct soft_counts_barrier {
+typedef struct soft_counts_place {
     uint32_t offset; /* of the instruction in the image */
-    uint64_t count;  /* by threadgroups */
-} soft_counts_barrier;
+    uint64_t count;
+} soft_counts_place;
 
 typedef struct soft_counts {
     struct soft_counts *next;
@@ -51,12 +51,12 @@ typedef struct soft_counts {
     uint32_t grid[3], group[3];
     uint64_t threads, groups, simdgroups;
     uint64_t threadgroup_nbytes;  /* the most that a threadgroup took */
-    uint64_t meetings;            /* SIMD-group functions and barriers, by SIMD-groups */
     soft_counts_memory *memories; /* owned, as all arrays */
     soft_counts_row *rows;
-    soft_counts_barrier *barriers;
+    soft_counts_place *barriers; /* by threadgroups */
+    soft_counts_place *meetings; /* SIMD-group functions and barriers, by SIMD-groups */
     uint64_t *executions;
-    size_t memory_count, row_count, barrier_count, execution_count;
+    size_t memory_count, row_count, barrier_count, meeting_count, execution_count;
 } soft_counts;
 
 /* Steals `counts`. */

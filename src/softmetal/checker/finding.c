@@ -39,18 +39,28 @@ soft_found_facts(const soft_image *image, const soft_found_memory *memory)
                            memory->number);
 }
 
-/* "buffer 1 (y)" */
+const char *
+soft_found_name(const soft_image *image, const soft_found_memory *memory)
+{
+    if (memory->is_variable) {
+        return image->variable_names == NULL ? NULL : image->variable_names[memory->number];
+    }
+    const soft_argument_facts *facts = soft_found_facts(image, memory);
+    return facts == NULL ? NULL : facts->name;
+}
+
+/* "buffer 1 (y)", "threadgroup variable tile" */
 static void
 name_memory(const soft_found_memory *memory, const soft_image *image, char text[NAME_NBYTES])
 {
+    const char *name = soft_found_name(image, memory);
+    name = name == NULL ? "?" : name;
     if (memory->is_variable) {
-        snprintf(text, NAME_NBYTES, "a threadgroup variable");
+        snprintf(text, NAME_NBYTES, "threadgroup variable %.100s", name);
         return;
     }
-    const soft_argument_facts *facts = soft_found_facts(image, memory);
     snprintf(text, NAME_NBYTES, "%s %u (%.100s)",
-             memory->is_device ? "buffer" : "threadgroup argument", memory->number,
-             facts == NULL ? "?" : facts->name);
+             memory->is_device ? "buffer" : "threadgroup argument", memory->number, name);
 }
 
 /* "byte 4000", "bytes 4000 to 4003" */

@@ -81,6 +81,8 @@ void soft_finding_describe(const soft_finding *finding, const soft_image *image,
                            char text[SOFT_TEXT_NBYTES]);
 
 /* The facts of the argument that memory is of; NULL: of a variable, or there are none. */
+/* The name that the source has for an argument or a variable; NULL: it is not known. */
+const char *soft_found_name(const soft_image *image, const soft_found_memory *memory);
 const soft_argument_facts *soft_found_facts(const soft_image *image,
                                             const soft_found_memory *memory);
 /* Of an argument, by its kind and index; NULL: the kernel has none. */

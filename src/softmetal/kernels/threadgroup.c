@@ -166,7 +166,8 @@ choose_thread(soft_threadgroup *group)
             if ((simdgroup->met & simdgroup->for_all) != 0) {
                 soft_check_all_met(index, simdgroup->met, simdgroup->meeting, simdgroup->sites);
             }
-            soft_check_exchange(index, simdgroup->met);
+            soft_check_exchange(index, simdgroup->met,
+                                simdgroup->sites[__builtin_ctz(simdgroup->met)]);
         }
     }
     group->lane = next_bit(group, simdgroup->ready,

@@ -297,6 +297,13 @@ template <auto kernel, class... Binders> struct image {
                                                             softmetal_argument_names);         \
     }
 
+/* Behind it: the names of the kernel's variables in threadgroup memory, by their numbers. */
+#define SOFTMETAL_VARIABLE_NAMES(...)                                                          \
+    __attribute__((constructor)) static void softmetal_name_variables() {                      \
+        static const char *const names[] = {__VA_ARGS__};                                      \
+        softmetal_image.variable_names = names;                                                \
+    }
+
 /* A function constant that nobody has given a value yet. */
 #define SOFTMETAL_CONSTANT(type, name, index) static const type name = type()
 

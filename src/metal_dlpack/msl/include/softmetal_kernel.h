@@ -169,6 +169,8 @@ typedef struct soft_image {
     void (*run_row)(const soft_thread *first, soft_u32 count);
     const soft_runtime *runtime; /* the run time sets it */
     soft_watch *watch;           /* NULL: it is not checked */
+    const char *const
+        *variable_names; /* by their numbers; NULL: there are none, or they are not known */
 } soft_image;
 
 #endif /* SOFTMETAL_KERNEL_H */
