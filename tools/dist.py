@@ -61,6 +61,14 @@ def pythons() -> Iterator[str]:
                 break
 
 
+def chosen(name: str) -> str:
+    """An interpreter that the user names, for commands in another folder."""
+    path = shutil.which(name)
+    if path is None:
+        sys.exit(f"dist: {name} is no program; name a Python that is on PATH, or by its path.")
+    return os.path.abspath(path)
+
+
 def can_build(python: str, version: str) -> bool:
     """Whether it is that version, and not a shim that starts another or none, and has what extensions need."""
     question = "import sys, sysconfig, venv; print('%d.%d' % sys.version_info[:2], sysconfig.get_path('include'))"
@@ -141,12 +149,13 @@ def folder_with_torch(python: Path) -> list[str]:
     return [sysconfig.get_path("purelib")] if can_import else []
 
 
-def main(chosen: list[str]) -> None:
+def main(names: list[str]) -> None:
+    interpreters = list(map(chosen, names)) or list(pythons())
     shutil.rmtree(DIST, ignore_errors=True)
     sdist = build_sdist()
     check_sdist(sdist)
     print(f"{sdist.name}: {sdist.stat().st_size:,} bytes", flush=True)
-    for interpreter in chosen or list(pythons()):
+    for interpreter in interpreters:
         with tempfile.TemporaryDirectory() as folder:
             print(run(interpreter, "--version").strip(), flush=True)
             run(interpreter, "-m", "venv", Path(folder, "env"))

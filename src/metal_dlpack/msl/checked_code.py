@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from .errors import CompilerError
 
 _TOLD = re.compile(r"  (?:tail )?call void @__tsan_\w+\(ptr (?P<address>.+)\)(?P<line>, !dbg !\d+)?")
-_COPY = re.compile(
+COPY = re.compile(
     r"  (?:tail )?call void @llvm\.mem(?P<what>cpy|move|set)\.[\w.]+\((?P<arguments>.*)\)"
     r"(?: #\d+)?(?P<line>, !dbg !\d+)?(?:, !.*)?"
 )
@@ -70,7 +70,7 @@ def _aligned(address: str, alignment: str, line: str | None) -> Iterator[str]:
 
 def _of_copy(copy: str, local: set[str]) -> Iterator[str]:
     """Where a copy, or a fill, reads and writes; a variable of the thread's own is nobody else's."""
-    found = _COPY.fullmatch(copy)
+    found = COPY.fullmatch(copy)
     if found is None:
         raise CompilerError(f"LLVM writes a copy in a way that is not known: {copy.strip()}")
     to, second, nbytes, _ = split(found["arguments"])

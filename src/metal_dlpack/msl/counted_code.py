@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from .checked_code import split
+from .checked_code import COPY, split
 from .diagnostics import is_ours
 from .errors import CompilerError
 
@@ -40,7 +40,6 @@ _STORE = re.compile(r"  store (?P<atomic>atomic )?(?:volatile )?(?P<rest>.*)")
 _RMW = re.compile(r"  (?:\S+ = )?atomicrmw (?:volatile )?\w+ ptr (?P<rest>.*)")
 _EXCHANGE = re.compile(r"  (?:\S+ = )?cmpxchg (?:weak )?(?:volatile )?ptr (?P<rest>.*)")
 _GEP = re.compile(rf"  ({_NAME}) = getelementptr (?:inbounds |nuw |nusw |inrange\(\S+\) )*(?P<rest>.*)")
-_COPY = re.compile(r"  (?:tail )?call void @llvm\.mem(?P<what>cpy|move|set)\.[\w.]+\((?P<arguments>.*)\)")
 _BRANCH = re.compile(r"  br i1 (?P<condition>\S+), label")
 _LABEL = re.compile(r'(?:[-\w.$]+|"[^"]*"):')
 _DBG = re.compile(r", !dbg !(\d+)")
@@ -214,7 +213,7 @@ class _Module:
         elif (found := _RMW.match(line) or _EXCHANGE.match(line)) is not None:
             address, value, *_ = split(found["rest"])
             yield WRITE | READ | ATOMIC, address, self.size(value.split()[0])
-        elif (found := _COPY.match(line)) is not None:
+        elif (found := COPY.match(line)) is not None:
             to, second, extent, *_ = split(found["arguments"])
             length = extent.removeprefix("i64 ")
             if not length.isdigit():
