@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from .compile_errors import CompileError as CompileError
     from .explaining import explain as explain
+    from .loading import load as load
     from .numpy_allocation import numpy_memory as numpy_memory
     from .opening import open as open
     from .sharing import show as show
@@ -44,6 +45,7 @@ __all__ = [name for name in vars(_core) if not name.startswith("_") and not hasa
     "get_cmake_dir",
     "get_include",
     "get_pkgconfig_dir",
+    "load",
     "numpy_memory",
     "register_sync",
     "show",
@@ -53,6 +55,7 @@ __all__ = [name for name in vars(_core) if not name.startswith("_") and not hasa
 _LATER = {
     "CompileError": "compile_errors",
     "explain": "explaining",
+    "load": "loading",
     "numpy_memory": "numpy_allocation",
     "open": "opening",
     "show": "sharing",
@@ -69,7 +72,6 @@ _INSTEAD = {
     "from_numpy": "metal_dlpack.asarray(x)",
     "from_torch": "metal_dlpack.asarray(x), which shares the tensor's memory",
     "is_available": "metal_dlpack.default_device().is_software, which is False on a Mac",
-    "load": "metal_dlpack.open(path)",
     "save": "np.save(file, a) or safetensors.numpy.save_file({name: a}, file), which take Arrays",
     "stack": "metal_dlpack.asarray(np.stack(arrays)), as NumPy's functions take Arrays",
     "synchronize": "metal_dlpack.default_device().synchronize()",

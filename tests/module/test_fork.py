@@ -27,6 +27,7 @@ WITH_ARGUMENTS = {
     "numpy_memory": "np.zeros(1 << 20) if md.numpy_memory().__enter__() is None else 0",
     "ones": "md.ones(3)",
     "ones_like": "md.ones_like(x)",
+    "load": "md.load(path)",
     "open": "md.open(path)['arr_0']",
     "register_sync": "md.register_sync(int, lambda x: None)",
     "set_memory_limit": "md.set_memory_limit(None)",

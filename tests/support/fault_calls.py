@@ -308,6 +308,7 @@ CALLS = {
     "set_num_threads": [lambda: md.set_num_threads(md.get_num_threads())],
     # functions in Python
     "explain": [lambda: md.explain(array), lambda: md.explain(producer), lambda: md.explain(odd, device="cpu")],
+    "load": [lambda: md.load(file), lambda: md.load(file, dtype="float16", storage="private")],
     "numpy_memory": [use_numpy_memory],
     "open": [lambda: md.open(file)],
     "register_sync": [lambda: (md.register_sync(Producer, print), md.register_sync(Producer, None))],

@@ -286,6 +286,8 @@ def read_files() -> None:
             assert_type(file["arr_0"], md.Array)
             names: Mapping[str, md.Array] = file
             print(list(names), file.info("arr_0").shape)
+        assert_type(md.load(path, dtype=np.float16, storage="private"), dict[str, md.Array])
+        md.load(path, progress=lambda done, total: print(done, total), only=["arr_*"])
 
 
 def fail() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from metal_dlpack import _core
 
 from .contents import TensorInfo
-from .source import shortened
+from .source import Source, shortened
 
 #: How many names before and behind its place in the alphabet are compared: difflib takes 50 microseconds for each.
 NEIGHBOURS = 24
@@ -158,6 +158,10 @@ class ArrayFile(Mapping[str, _core.Array]):
     # What the two kinds do in their own ways; the lock is held, the file is open and has the name.
 
     def _info(self, name: str) -> TensorInfo:
+        raise NotImplementedError
+
+    def _place(self, name: str) -> tuple[Source, TensorInfo]:
+        """Which file has the tensor's bytes, and where; MemoryError if no buffer of the device holds them."""
         raise NotImplementedError
 
     def _array(self, name: str) -> _core.Array:

@@ -56,6 +56,9 @@ class ShardedFile(ArrayFile):
     def _array(self, name: str) -> _core.Array:
         return self._shard_of(name)[name]
 
+    def _place(self, name: str) -> tuple[Source, TensorInfo]:
+        return self._shard_of(name)._place(name)
+
     def _let_go(self) -> None:
         for shard in self._shards.values():
             shard.close()

@@ -40,6 +40,11 @@ class SingleFile(ArrayFile):
     def _info(self, name: str) -> TensorInfo:
         return self._contents.info(name)
 
+    def _place(self, name: str) -> tuple[Source, TensorInfo]:
+        info = self._contents.info(name)
+        self._check_length(info)
+        return self._source, info
+
     def _let_go(self) -> None:
         self._memory.close()
         self._source.close()
@@ -59,17 +64,19 @@ class SingleFile(ArrayFile):
         return array
 
     def _over(self, buffer: _core.Buffer, offset: int, info: TensorInfo) -> _core.Array:
-        layout = _core.StridedLayout.dense(info.shape, info.dtype.itemsize, info.order)
-        array = buffer.array(layout, info.dtype, offset)
+        array = array_over(buffer, offset, info)
         return array.as_readonly() if self._mode == "r" else array
 
-    def _copied(self, info: TensorInfo) -> _core.Buffer:
+    def _check_length(self, info: TensorInfo) -> None:
         most = self._memory.device.max_buffer_length
         if info.nbytes > most:
             raise MemoryError(
                 f"open: {self.path}: tensor {shortened(info.name)} has {info.nbytes} bytes, and the device's "
                 f"max_buffer_length is {most}: no Metal buffer holds it."
             )
+
+    def _copied(self, info: TensorInfo) -> _core.Buffer:
+        self._check_length(info)
         if self._mode == "r+":
             raise _core.CopyRequiredError(
                 f"open: {self.path}: tensor {shortened(info.name)} begins at byte {info.offset}, and {info.dtype.name} "
@@ -77,6 +84,12 @@ class SingleFile(ArrayFile):
                 f"the file; open it with mode='r' or 'c'."
             )
         return self._memory.copy(info.offset, info.offset + info.nbytes)
+
+
+def array_over(buffer: _core.Buffer, offset: int, info: TensorInfo) -> _core.Array:
+    """The tensor whose bytes begin at `offset` of the buffer."""
+    layout = _core.StridedLayout.dense(info.shape, info.dtype.itemsize, info.order)
+    return buffer.array(layout, info.dtype, offset)
 
 
 def open_single(path: str, mode: str, device: _core.Device) -> SingleFile:

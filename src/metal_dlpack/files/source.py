@@ -55,8 +55,13 @@ class Source:
     def read_into(self, offset: int, memory: memoryview) -> None:
         """Fill `memory` from `offset`; FileFormatError where the file ends before."""
         while len(memory):
-            count = os.preadv(self.fd, [memory[: 1 << 30]], offset)
+            try:
+                count = os.preadv(self.fd, [memory[: 1 << 30]], offset)
+            except OSError as error:
+                error.filename = self.path  # preadv knows no name
+                raise
             if count == 0:
+                self.check_size()
                 self.refuse(f"it ends at byte {offset}, {len(memory)} bytes before what its header says.")
             offset += count
             memory = memory[count:]

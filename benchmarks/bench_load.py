@@ -1,0 +1,278 @@
+"""load(): a model read into buffers, beside plain reads of the same bytes, safetensors and torch.
+
+    python benchmarks/bench_load.py [--gib N] [--rounds N] [--folder FOLDER] [--check]
+
+One file, and the same tensors in 64 shards; cached (in the page cache) and cold (dropped from it before each turn).
+All that are compared take turns.  Printed: the median of the GB/s, and the median of theirs divided by ours, turn by
+turn: above 1, ours is faster.
+
+- into warm memory, where bytes were before: what a second model finds once the first one's buffers are in the pool.
+  `pread` is the yardstick: as many threads as load() has do nothing but read 8 MiB after 8 MiB into such memory.
+- into fresh memory, which the system gives page by page while it is written.  torch.load(mmap) is followed by a clone
+  of each tensor, since load() leaves the file.
+- in place: a map's pages are touched, a byte of each; nothing has memory of its own.
+
+Peak: what a process of its own has in memory at most, less what it had before, beside the length of the files.
+--check fails if load() is below 0.95 of pread, or below safetensors' pread or torch into fresh memory, or if its peak
+is 64 MiB above the files' length.
+"""
+
+import argparse
+import ctypes
+import functools
+import json
+import mmap
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from itertools import chain, islice
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import safetensors.torch
+import torch
+
+import metal_dlpack as md
+from metal_dlpack.files import reading
+
+MIB, GIB = 1 << 20, 1 << 30
+PAGE = 4096
+SHARDS = 64
+HIDDEN, INNER = 1024, 2816  # a model of many layers, so that 64 shards have whole ones
+SELF = Path(__file__).resolve()
+
+
+# ---- the model ----
+
+
+def layer(number: int) -> dict[str, torch.Tensor]:
+    shapes = {"q": (HIDDEN, HIDDEN), "k": (HIDDEN, HIDDEN), "v": (HIDDEN, HIDDEN), "o": (HIDDEN, HIDDEN)}
+    shapes |= {"gate": (INNER, HIDDEN), "up": (INNER, HIDDEN), "down": (HIDDEN, INNER), "norm": (HIDDEN,)}
+    return {f"layers.{number}.{name}.weight": torch.randn(shape).bfloat16() for name, shape in shapes.items()}
+
+
+def write_model(folder: Path, nbytes: int, shards: int) -> None:
+    """`nbytes` in as many .safetensors files, and in as many .pt files beside them."""
+    each = sum(tensor.nbytes for tensor in layer(0).values())
+    numbers, places = iter(range(nbytes // each)), {}
+    for shard in range(shards):
+        count = nbytes // each // shards + (shard < nbytes // each % shards)
+        state = dict(chain.from_iterable(layer(number).items() for number in islice(numbers, count)))
+        name = f"model-{shard:05}.safetensors"
+        safetensors.torch.save_file(state, folder / name)
+        torch.save(state, folder / name.replace(".safetensors", ".pt"))
+        places |= dict.fromkeys(state, name)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
+
+
+def files_of(folder: Path, suffix: str) -> list[Path]:
+    return sorted(folder.glob(f"*{suffix}"))
+
+
+def drop(folder: Path) -> None:
+    for path in files_of(folder, ".safetensors") + files_of(folder, ".pt"):
+        with open(path, "rb") as stream:
+            os.fsync(stream.fileno())
+            os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def warm(folder: Path) -> None:
+    for path in files_of(folder, ".safetensors") + files_of(folder, ".pt"):
+        with open(path, "rb", buffering=0) as stream:
+            while stream.read(16 * MIB):
+                pass
+
+
+# ---- who reads ----
+
+
+def ours(folder: Path) -> object:
+    return md.load(folder)
+
+
+def mapped(folder: Path) -> object:
+    with md.open(folder) as model:
+        held = dict(model)
+    for array in held.values():
+        np.asarray(array.view("uint8").reshape(-1))[::PAGE].max()
+    return held
+
+
+def by_safetensors(folder: Path, backend: str) -> dict[str, torch.Tensor]:
+    held = {}
+    for path in files_of(folder, ".safetensors"):
+        held |= safetensors.torch.load_file(path, backend=backend)
+    return held
+
+
+def by_torch(folder: Path) -> dict[str, torch.Tensor]:
+    held = {}
+    for path in files_of(folder, ".pt"):
+        held |= torch.load(path, mmap=True, weights_only=True)
+    return held
+
+
+def touched(held: dict[str, torch.Tensor]) -> object:
+    for tensor in held.values():
+        tensor.view(torch.uint8).view(-1)[::PAGE].max()
+    return held
+
+
+def cloned(held: dict[str, torch.Tensor]) -> object:
+    return {name: tensor.clone() for name, tensor in held.items()}
+
+
+Loaders = dict[str, Callable[[Path], object]]
+READERS: Loaders = {
+    "md.load": ours,
+    "safetensors pread": lambda folder: by_safetensors(folder, "pread"),
+    "torch.load, clone": lambda folder: cloned(by_torch(folder)),
+}
+MAPPERS: Loaders = {
+    "md.open": mapped,
+    "safetensors mmap": lambda folder: touched(by_safetensors(folder, "mmap")),
+    "torch.load(mmap)": lambda folder: touched(by_torch(folder)),
+}
+
+
+def plain_reads(folder: Path, memory: memoryview) -> None:
+    """What `dd` would do, if it had threads: the files' bytes from one end to the other."""
+    files = [os.open(path, os.O_RDONLY) for path in files_of(folder, ".safetensors")]
+    parts, place = [], 0
+    for file in files:
+        size = os.fstat(file).st_size
+        parts += [(file, first, place + first, min(8 * MIB, size - first)) for first in range(0, size, 8 * MIB)]
+        place += size
+    waiting = iter(parts)
+    lock = threading.Lock()
+
+    def read() -> None:
+        while True:
+            with lock:
+                part = next(waiting, None)
+            if part is None:
+                return
+            file, first, place, nbytes = part
+            if os.preadv(file, [memory[place : place + nbytes]], first) != nbytes:
+                raise OSError("a read was short")
+
+    threads = [threading.Thread(target=read) for _ in range(reading.THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for file in files:
+        os.close(file)
+
+
+# ---- turns ----
+
+
+def turns(rounds: int, before: Callable[[], object], **calls: Callable[[], object]) -> dict[str, list[float]]:
+    """The seconds of each call, turn by turn.  What a call returns is dropped after its time is taken."""
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for turn in range(rounds):
+        order = list(calls) if turn % 2 == 0 else list(reversed(calls))
+        for name in order:
+            before()
+            start = time.perf_counter()
+            held = calls[name]()
+            seconds[name].append(time.perf_counter() - start)
+            del held
+    return seconds
+
+
+def tell(label: str, nbytes: int, seconds: dict[str, list[float]]) -> float:
+    """Print a line each; the least ratio of the others to ours."""
+    ratios = {}
+    for name, own in seconds.items():
+        ratios[name] = median(theirs / mine for theirs, mine in zip(own, seconds["md.load"], strict=True))
+        speed = median(nbytes / second for second in own) / 1e9
+        print(f"  {label:<32}{name:<20}{speed:8.2f} GB/s{ratios[name]:8.2f}", flush=True)
+    return min(ratios.values())
+
+
+def compare(folder: Path, label: str, rounds: int) -> bool:
+    nbytes = sum(path.stat().st_size for path in files_of(folder, ".safetensors"))
+    is_good = True
+    for state, before in (("cached", lambda: None), ("cold", lambda: drop(folder))):
+        warm(folder)
+        label_here = f"{label}, {state}"
+        memory = memoryview(mmap.mmap(-1, nbytes))
+        plain_reads(folder, memory)
+        md.load(folder)  # leaves its buffers to the pool
+        calls = {"md.load": functools.partial(ours, folder), "pread": functools.partial(plain_reads, folder, memory)}
+        ratio = tell(f"{label_here}, warm memory", nbytes, turns(2 * rounds + 1, before, **calls))
+        is_good = is_good and ratio >= 0.95
+        del memory, calls
+
+        def fresh(before: Callable[[], object] = before) -> None:
+            md.empty_cache()
+            ctypes.CDLL(None).malloc_trim(0)  # the C library keeps what torch frees
+            before()
+
+        calls = {name: functools.partial(reader, folder) for name, reader in READERS.items()}
+        seconds = turns(rounds, fresh, **calls)
+        is_good = tell(f"{label_here}, fresh memory", nbytes, seconds) >= 1 and is_good
+        calls = {name: functools.partial(mapper, folder) for name, mapper in MAPPERS.items()}
+        tell(f"{label_here}, in place", nbytes, {"md.load": seconds["md.load"], **turns(rounds, fresh, **calls)})
+    return is_good
+
+
+# ---- memory ----
+
+
+def peaks(folder: Path, label: str) -> bool:
+    nbytes = sum(path.stat().st_size for path in files_of(folder, ".safetensors"))
+    is_good = True
+    for name in READERS:
+        child = subprocess.run(
+            [sys.executable, SELF, "--peak", name, folder], capture_output=True, text=True, check=True
+        )
+        more = int(child.stdout) - nbytes
+        print(f"  {label:<32}{name:<20}{more / MIB:+8.0f} MiB beside the files' {nbytes / MIB:.0f}", flush=True)
+        is_good = is_good and (name != "md.load" or more <= 64 * MIB)
+    return is_good
+
+
+def print_peak(name: str, folder: Path) -> None:
+    loader = READERS[name]
+    md.zeros(1)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    before = resident("VmRSS")
+    held = loader(folder)
+    print(resident("VmHWM") - before)
+    del held
+
+
+def resident(field: str) -> int:
+    lines: Iterator[str] = iter(Path("/proc/self/status").read_text().splitlines())
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith(field))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gib", type=float, default=1)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--folder", type=Path, help="where the files are made; default: the system's for such files")
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--peak", nargs=2, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.peak:
+        print_peak(arguments.peak[0], Path(arguments.peak[1]))
+        return 0
+    good = []
+    for label, shards in (("one file", 1), (f"{SHARDS} shards", SHARDS)):
+        with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
+            write_model(Path(name), int(arguments.gib * GIB), shards)
+            good += [compare(Path(name), label, arguments.rounds), peaks(Path(name), label)]
+    return 1 if arguments.check and not all(good) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

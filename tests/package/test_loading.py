@@ -1,0 +1,415 @@
+"""load(): the tensors of files read by several threads into buffers of their own."""
+
+import errno
+import gc
+import json
+import os
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import file_cases as cases
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from children import output_of, run_child
+from file_cases import entry, safetensors_bytes
+from safetensors.numpy import save_file
+
+import metal_dlpack as md
+from metal_dlpack.files import plan, reading
+from metal_dlpack.opening import FileFormatError
+
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells")
+KINDS = ["?", "i1", "i2", "u4", "i8", "f2", "f4", "f8", "c8"]
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    """As if each number were a few thousand times larger."""
+    monkeypatch.setattr(plan, "RUN", 256)
+    monkeypatch.setattr(reading, "PART", 64)
+
+
+@pytest.fixture
+def many(tmp_path):
+    """Tensors of 1 MiB and more, and a few small ones, in one file; path and arrays."""
+    made = {f"layer.{i}.weight": np.full((512, 512 + i), i, "f4") for i in range(6)}
+    made |= {f"layer.{i}.bias": np.full(512, i, "f4") for i in range(6)}
+    write_by_hand(tmp_path / "many.safetensors", made)
+    return tmp_path / "many.safetensors", made
+
+
+@pytest.fixture
+def nothing_left(live_buffers):
+    """No buffer, no thread and no descriptor when the test is over."""
+    md.zeros(4, storage="private").tolist()  # Metal's own threads are there
+    before = held_by_the_process()
+    yield
+    gc.collect()
+    until = time.monotonic() + 2
+    while held_by_the_process() != before and time.monotonic() < until:  # a thread's last steps are the system's
+        time.sleep(0.001)
+    assert (live_buffers(), held_by_the_process()) == (0, before)
+
+
+def held_by_the_process():
+    """Its threads and its descriptors."""
+    return [len(os.listdir(f"/proc/self/{what}")) for what in ("task", "fd")] if sys.platform == "linux" else []
+
+
+def bytes_of(array):
+    """In C order, read on the CPU."""
+    dense = array.copy(storage="shared")
+    return bytes(memoryview(dense.buffer)[: dense.nbytes]) if dense.nbytes else b""
+
+
+# ---- what is read ----
+
+
+def write_by_numpy(path, arrays):
+    np.savez(path, **arrays)
+
+
+def write_by_hand(path, arrays):
+    """A .safetensors file with tensors in the given order, at whatever offsets that makes."""
+    header, data = {}, b""
+    names = {"?": "BOOL", "i1": "I8", "i2": "I16", "u4": "U32", "i8": "I64"}
+    names |= {"f2": "F16", "f4": "F32", "f8": "F64", "c8": "C64"}
+    for name, array in arrays.items():
+        kind = names[array.dtype.str.replace("|b1", "?").lstrip("<|")]
+        header[name] = entry(kind, array.shape, (len(data), len(data) + array.nbytes))
+        data += array.tobytes()
+    path.write_bytes(safetensors_bytes(header, data))
+
+
+def write_by_gguf(path, arrays):
+    import gguf
+
+    writer = gguf.GGUFWriter(path, "llama")
+    for name, array in arrays.items():
+        if array.dtype.str[1:] in ("i1", "i8", "f2", "f4", "f8"):
+            writer.add_tensor(name, array)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+BY_SUFFIX = {".npz": write_by_numpy, ".safetensors": write_by_hand, ".gguf": write_by_gguf}
+ARRAYS = st.lists(st.tuples(st.sampled_from(KINDS), st.lists(st.integers(0, 9), max_size=3)), min_size=1, max_size=12)
+
+
+@hypothesis.given(ARRAYS, st.sampled_from(list(BY_SUFFIX)), st.sampled_from(["shared", "private", "managed"]))
+def test_any_tensors_are_read_as_they_were_written(tmp_path, small_parts, made, suffix, storage):
+    random = np.random.default_rng(len(made))
+    arrays = {}
+    for i, (kind, shape) in enumerate(made):
+        items = random.integers(0, 2 if kind == "?" else 100, shape).astype(kind)
+        arrays[f"{i}.{kind.strip('?')}"] = items
+    path = tmp_path / f"any{suffix}"
+    BY_SUFFIX[suffix](path, arrays)
+    with md.open(path) as file:
+        loaded = md.load(path, storage=storage)
+        assert list(loaded) == list(file)
+        assert suffix == ".gguf" or sorted(loaded) == sorted(arrays)
+        for name, array in loaded.items():
+            assert (array.shape, array.dtype) == (file[name].shape, file[name].dtype)
+            assert bytes_of(array) == arrays[name].tobytes(), name
+            assert (array.storage, array.readonly) == (storage, False)
+            assert array.byte_offset % array.dtype.alignment == 0
+
+
+@pytest.mark.parametrize("storage", ["shared", "private"])
+@pytest.mark.parametrize("suffix", list(cases.WRITERS))
+def test_every_type_of_every_format_is_what_open_shows(tmp_path, suffix, storage):
+    path = cases.WRITERS[suffix](tmp_path / f"model{suffix}")
+    loaded = md.load(path, storage=storage)
+    with md.open(path) as file:
+        assert {name: (a.dtype, a.shape, bytes_of(a)) for name, a in loaded.items()} == {
+            name: (a.dtype, a.shape, bytes_of(a)) for name, a in file.items()
+        }
+
+
+@pytest.mark.needs_ml_dtypes
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "float8_e4m3fn"])
+@pytest.mark.parametrize("storage", ["shared", "private"])
+def test_floating_tensors_are_converted_as_numpy_does(tmp_path, small_parts, dtype, storage):
+    import ml_dtypes  # noqa: F401
+
+    random = np.random.default_rng(5)
+    made = {kind: random.normal(size=(7, 11)).astype(kind) for kind in ("f2", "f4", "f8")}
+    made |= {"i4": np.arange(99, dtype="i4"), "none": np.zeros((0, 3), "f4"), "flat": np.asfortranarray(made["f4"])}
+    np.savez(tmp_path / "a.npz", **made)
+    loaded = md.load(tmp_path / "a.npz", dtype=dtype, storage=storage)
+    for name, array in loaded.items():
+        wanted = made[name] if name == "i4" else made[name].astype(md.dtype(dtype).numpy)
+        assert (array.dtype, array.storage) == (md.dtype(wanted.dtype), storage)
+        assert bytes_of(array) == wanted.tobytes(), name
+    fp8 = tmp_path / "fp8.safetensors"
+    fp8.write_bytes(safetensors_bytes({"w": entry("F8_E4M3", (4,), (0, 4))}, b"\x38" * 4))
+    assert md.load(fp8, dtype="float32")["w"].dtype == md.float8_e4m3fn  # its scales are elsewhere
+
+
+def test_only_what_is_named_is_read_and_only_its_shards_are_opened(tmp_path, many):
+    _, made = many
+    names = {f"part-{i}.safetensors": [f"layer.{i}.weight", f"layer.{i}.bias"] for i in range(6)}
+    for shard, held in names.items():
+        save_file({name: made[name] for name in held}, tmp_path / shard)
+    (tmp_path / "m.safetensors.index.json").write_text(
+        json.dumps({"weight_map": {name: shard for shard, held in names.items() for name in held}})
+    )
+    path = tmp_path / "m.safetensors.index.json"
+    assert list(md.load(path)) == list(md.open(path))
+    for i in (0, 1, 3, 4, 5):
+        (tmp_path / f"part-{i}.safetensors").unlink()
+    told = []
+    loaded = md.load(path, only="layer.2.*", progress=lambda *both: told.append(both))
+    assert list(loaded) == ["layer.2.weight", "layer.2.bias"]
+    assert told[-1] == (loaded["layer.2.weight"].nbytes + 2048,) * 2
+    assert np.array_equal(np.asarray(loaded["layer.2.weight"]), made["layer.2.weight"])
+    assert list(md.load(path, only=("layer.?.bias", "layer.2.*")[1:])) == list(loaded)
+    with pytest.raises(FileNotFoundError, match=r"part-\d.safetensors"):
+        md.load(path)
+
+
+def test_only_takes_names_before_patterns_and_in_the_file_s_order(tmp_path):
+    path = tmp_path / "a.safetensors"
+    write_by_hand(path, {name: np.zeros(2, "f4") for name in ("a", "a[0]", "a*", "ab", "b.weight")})
+    for only, wanted in {
+        "a*": ["a*"],
+        "a?": ["a*", "ab"],
+        "a[?]": ["a[0]"],
+        "*": ["a", "a[0]", "a*", "ab", "b.weight"],
+    }.items():
+        assert list(md.load(path, only=only)) == wanted, only
+    assert list(md.load(path, only=iter(["b*", "a"]))) == ["a", "b.weight"]
+    assert md.load(path, only=[]) == {}
+    with pytest.raises(KeyError, match=r"has no tensor 'b.weigth'; did you mean 'b.weight'\?"):
+        md.load(path, only=["a", "b.weigth"])
+
+
+# ---- whose memory it is ----
+
+
+def test_arrays_live_on_their_own(many, nothing_left, live_buffers):
+    path, made = many
+    loaded = md.load(path)
+    path.write_bytes(b"")
+    for name, array in loaded.items():
+        assert np.array_equal(np.asarray(array), made[name]), name
+    assert live_buffers() == 7  # six of at least 1 MiB, one for what is smaller
+    assert all(array.byte_offset == 0 for name, array in loaded.items() if name.endswith("weight"))
+    del loaded["layer.3.weight"], array
+    assert live_buffers() == 6
+    loaded.clear()
+
+
+def test_memory_comes_from_the_pool(many):
+    path, _ = many
+    md.load(path)
+    hits = md.memory_stats()["hits"]
+    loaded = md.load(path)
+    assert md.memory_stats()["hits"] - hits >= 7
+    del loaded
+
+
+# ---- progress ----
+
+
+def test_progress_begins_with_nothing_and_ends_with_all_in_the_calling_thread(many, small_parts, monkeypatch):
+    path, made = many
+    told, total = [], sum(array.nbytes for array in made.values())
+    monkeypatch.setattr(reading, "PART", 1 << 14)
+    md.load(path, progress=lambda *both: told.append((*both, threading.current_thread())))
+    assert {thread for *_, thread in told} == {threading.current_thread()}
+    assert (told[0][:2], told[-1][:2]) == ((0, total), (total, total))
+    assert [done for done, *_ in told] == sorted({done for done, *_ in told})
+    write_by_hand(path, {"none": np.zeros((0, 2), "f4")})
+    told.clear()
+    md.load(path, progress=lambda *both: told.append(both))
+    assert told == [(0, 0)]
+
+
+def test_true_is_a_bar_of_tqdm_or_a_line(many, monkeypatch, capsys):
+    path, _ = many
+    pytest.importorskip("tqdm")
+    md.load(path, progress=True)
+    shown = capsys.readouterr().err
+    assert "many.safetensors: 100%" in shown and "6.3" in shown.replace("6.32", "6.3")
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    md.load(path, progress=True)
+    lines = capsys.readouterr().err.split("\r")
+    assert lines[1] == "many.safetensors: 0 of 6 MB" and lines[-1] == "many.safetensors: 6 of 6 MB\n"
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_what_progress_raises_ends_it(many, nothing_left, monkeypatch, at):
+    monkeypatch.setattr(reading, "PART", 1 << 12)
+    calls = []
+
+    def fail(done, total):
+        calls.append(done)
+        if len(calls) > at:
+            raise LookupError("enough")
+
+    with pytest.raises(LookupError, match="enough"):
+        md.load(many[0], progress=fail)
+
+
+# ---- what goes wrong ----
+
+
+def test_a_file_that_shrinks_while_it_is_read_is_refused(many, nothing_left):
+    path, _ = many
+    with pytest.raises(FileFormatError, match=r"many.safetensors: it has 3000000 bytes now and had 63\d+ when"):
+        md.load(path, progress=lambda done, total: os.truncate(path, 3_000_000))
+
+
+def test_an_error_of_the_disk_names_the_file(many, nothing_left, monkeypatch):
+    path, _ = many
+    read, calls = os.preadv, []
+
+    def fail_later(*arguments):
+        calls.append(arguments)
+        if len(calls) == 4:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return read(*arguments)
+
+    monkeypatch.setattr(os, "preadv", fail_later)
+    with pytest.raises(OSError, match="Input/output error") as caught:
+        md.load(path)
+    assert (caught.value.errno, caught.value.filename) == (errno.EIO, str(path))
+    del caught
+
+
+def test_reads_may_be_short(many, monkeypatch):
+    path, made = many
+    read = os.preadv
+    monkeypatch.setattr(os, "preadv", lambda fd, parts, offset: read(fd, [parts[0][: 1 + len(parts[0]) // 3]], offset))
+    loaded = md.load(path, dtype="float64")
+    for name, array in loaded.items():
+        assert np.array_equal(np.asarray(array), made[name]), name
+
+
+@pytest.mark.needs_softmetal
+def test_a_device_without_the_memory_says_so(many, nothing_left, settings):
+    md.empty_cache()
+    settings(memory_limit=3 << 20)
+    with pytest.raises(MemoryError):
+        md.load(many[0])
+
+
+@pytest.mark.needs_softmetal
+def test_a_copy_of_the_gpu_that_fails_is_said_at_once(many, nothing_left, settings):
+    md.zeros(4, storage="private")
+    settings(fail="commit@3=PageFault")
+    with pytest.raises(md.MetalError, match=r"PageFault|page fault"):
+        md.load(many[0], storage="private")
+
+
+TOO_LONG = """
+import sys
+import metal_dlpack as md
+
+try:
+    md.load(sys.argv[1])
+except MemoryError as error:
+    print(error)
+print(list(md.load(sys.argv[1], only="b")), md.memory_stats()["live_buffers"])
+"""
+
+
+@pytest.mark.needs_softmetal
+@pytest.mark.needs_no_sanitizer
+def test_a_tensor_longer_than_any_buffer_is_refused_and_the_others_can_be_read(tmp_path):
+    header = {"big": entry("U8", (300_000,), (0, 300_000)), "b": entry("U8", (4,), (300_000, 300_004))}
+    (tmp_path / "large.safetensors").write_bytes(safetensors_bytes(header, bytes(300_004)))
+    said = output_of(TOO_LONG, tmp_path / "large.safetensors", SOFTMETAL_MAX_BUFFER_LENGTH="262144").splitlines()
+    assert "tensor 'big' has 300000 bytes, and the device's max_buffer_length is 262144" in said[0]
+    assert said[1] == "['b'] 0"
+
+
+@pytest.mark.parametrize(
+    ("keywords", "kind", "words"),
+    [
+        ({"dtype": "int8"}, ValueError, r"dtype \(int8\) is not a floating type of whole bytes"),
+        ({"dtype": "float4_e2m1fn"}, ValueError, "of whole bytes"),
+        ({"dtype": "float32x4"}, ValueError, "of whole bytes"),
+        ({"progress": "yes"}, TypeError, r"progress \('yes'\) must be True, None or a callable"),
+        ({"only": 5}, TypeError, r"only \(5\) must be a name or several"),
+        ({"only": [b"a"]}, TypeError, "which is no name"),
+        ({"only": "nothing.*"}, KeyError, "has no tensor 'nothing"),
+        ({"storage": "paged"}, ValueError, "paged"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_words(many, nothing_left, keywords, kind, words):
+    with pytest.raises(kind, match=words):
+        md.load(many[0], **keywords)
+
+
+# ---- Ctrl-C, threads ----
+
+
+INTERRUPTED = """
+import gc, os, random, signal, sys, time
+import metal_dlpack as md
+from metal_dlpack.files import reading
+
+reading.PART = 1 << 14
+path, storage = sys.argv[1:3]
+gc.disable()
+random.seed(storage)
+allowed = heard = 0
+
+def hear(*_):  # Ctrl-C, once or twice
+    global allowed
+    if allowed > 0:
+        allowed -= 1
+        raise KeyboardInterrupt
+
+def left():
+    return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd")), md.memory_stats()["live_buffers"]
+
+signal.signal(signal.SIGALRM, hear)
+md.load(path, storage=storage)
+start = time.perf_counter()
+md.load(path, storage=storage)
+duration = time.perf_counter() - start
+time.sleep(0.1)
+before = left()
+for turn in range(100):
+    try:
+        allowed = random.choice([1, 2])
+        signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, duration), 1e-4)
+        loaded = md.load(path, storage=storage)
+        allowed = 0
+    except KeyboardInterrupt:
+        allowed = 0
+        heard += 1
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    loaded = None
+    until = time.monotonic() + 2
+    while left() != before and time.monotonic() < until:  # a thread's last steps are the system's
+        time.sleep(0.001)
+    if left() != before:
+        sys.exit(f"{turn}: {before}, {left()}")
+print("heard", heard > 20)
+"""
+
+
+@ON_LINUX
+@pytest.mark.parametrize("storage", ["shared", "private"])
+def test_ctrl_c_at_any_moment_leaves_nothing(many, storage):
+    done = run_child(INTERRUPTED, many[0], storage, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "heard True\n"), done.stdout + done.stderr
+
+
+def test_threads_load_at_once(many, nothing_left):
+    path, made = many
+    with ThreadPoolExecutor(4) as pool:
+        for loaded in pool.map(lambda _: md.load(path), range(8)):
+            assert all(np.array_equal(np.asarray(array), made[name]) for name, array in loaded.items())
+        del loaded
