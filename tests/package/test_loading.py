@@ -350,6 +350,39 @@ def test_what_makes_no_sense_is_refused_in_words(many, nothing_left, keywords, k
         md.load(many[0], **keywords)
 
 
+# ---- files of others: the table at the end of docs/loading.md ----
+
+
+def mapped(path, dtype, offset, shape):
+    return md.asarray(np.memmap(path, dtype, mode="c", offset=offset, shape=shape), copy=False)
+
+
+def test_a_contiguous_dataset_of_hdf5_is_where_its_offset_says(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    made = np.arange(12, dtype="f4").reshape(3, 4)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["whole"] = made
+        file.create_dataset("parts", data=made, chunks=(1, 4))
+        file.flush()
+        dataset = file["whole"]
+        array = mapped(tmp_path / "a.h5", dataset.dtype, dataset.id.get_offset(), dataset.shape)
+        assert array.tolist() == made.tolist()
+        assert file["parts"].id.get_offset() is None
+
+
+def test_an_initialiser_of_onnx_is_where_its_external_data_says(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    made = {name: np.arange(2048, dtype="f4").reshape(2, -1) + i for i, name in enumerate("ab")}
+    held = [onnx.numpy_helper.from_array(array, name) for name, array in made.items()]
+    model = onnx.helper.make_model(onnx.helper.make_graph([], "g", [], [], initializer=held))
+    onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
+    for tensor in onnx.load(tmp_path / "m.onnx", load_external_data=False).graph.initializer:
+        place = {entry.key: entry.value for entry in tensor.external_data}
+        array = mapped(tmp_path / place["location"], "f4", int(place["offset"]), tuple(tensor.dims))
+        assert array.tolist() == made[tensor.name].tolist()
+        assert array.nbytes == int(place["length"])
+
+
 # ---- Ctrl-C, threads ----
 
 

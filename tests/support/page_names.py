@@ -82,6 +82,22 @@ def kernels_arguments():
     yield {"k": md.kernel(source), "x": md.ones(1000)}
 
 
+def loading():
+    import torch
+    from safetensors.torch import save_file
+
+    layer = torch.nn.Linear(3, 4)
+    save_file(layer.state_dict(), "model.safetensors")
+    torch.save(layer.state_dict(), "model.pt")
+    save_file({"lora_A.weight": torch.ones(2, 3), "lora_B.weight": torch.ones(4, 2)}, "adapter.safetensors")
+    Path("raw.bin").write_bytes(bytes(64 + 48))
+    names = {}
+    yield names
+    if "merged" in names:  # the adapter's part is 0.5 * 2 everywhere
+        added = torch.from_dlpack(md.load("model.safetensors")["weight"].host) - layer.weight.detach()
+        assert torch.allclose(added, torch.ones(4, 3))
+
+
 def processes():
     """Both sides of a shared memory are one process here.  What the page makes is its own to unlink, later."""
     made = []
