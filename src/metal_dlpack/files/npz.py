@@ -8,7 +8,6 @@ Source: PKWARE's APPNOTE 4.3.7, local file header; numpy.savez.
 from __future__ import annotations
 
 import io
-import os
 import struct
 import zipfile
 from collections.abc import Collection
@@ -73,7 +72,7 @@ class Bounded(io.FileIO):
 def read_contents(source: Source) -> Contents:
     """The archive's directory."""
     try:
-        with Bounded(os.dup(source.fd)) as stream, zipfile.ZipFile(stream) as archive:
+        with Bounded(source.fd, closefd=False) as stream, zipfile.ZipFile(stream) as archive:
             entries, directory = archive.infolist(), archive.start_dir
     except Exception as error:  # zipfile raises what its parts raise: struct.error, OverflowError, ...
         source.refuse(f"its directory is not that of a zip archive: {str(error)[:200]}.", cause=error)

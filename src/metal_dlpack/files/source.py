@@ -5,6 +5,7 @@ Owns one file descriptor, closed with the object or by close().
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 import weakref
@@ -25,8 +26,9 @@ class Source:
         self.path = os.fsdecode(path)
         if not stat.S_ISREG(os.stat(self.path).st_mode):  # asked first: opening a pipe would wait for its writer
             self.refuse("it is not a regular file, and cannot be mapped.")
-        self.fd = os.open(self.path, (os.O_RDWR if is_writable else os.O_RDONLY) | os.O_CLOEXEC)
-        self.close = weakref.finalize(self, os.close, self.fd)
+        file = io.FileIO(self.path, "r+" if is_writable else "r")  # a plain descriptor is lost if Ctrl-C comes here
+        self.fd = file.fileno()
+        self.close = weakref.finalize(self, file.close)
         self.size = os.fstat(self.fd).st_size
 
     def refuse(self, sentence: str, tensor: str | None = None, cause: BaseException | None = None) -> NoReturn:
