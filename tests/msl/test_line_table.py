@@ -64,6 +64,9 @@ def test_each_row_is_what_pyelftools_reads(image):
     assert {name for _, name, _, _ in rows} >= {"deep/in/folders.h", "/absolute/other.h", "program_source"}
     users = [row for row in rows if row[2] and "softmetal_" not in row[1]]
     last = {address: (name, line, column) for address, name, line, column in users}  # of several the last counts
+    for address, (name, line, column) in last.items():
+        columns = [one[3] for one in rows if one[1:3] == (name, line) and one[3]]
+        last[address] = (name, line, column or min(columns, default=0))
     assert line_table.lines_of(image, list(last)) == list(last.values())
 
 
@@ -89,6 +92,15 @@ def test_an_instruction_of_no_line_is_near_the_one_before(monkeypatch):
     ]
     monkeypatch.setattr(line_table, "_rows", lambda *_: rows)
     assert line_table.lines_of(__file__, [15, 25, 35, 45]) == [("a", 1, 2), ("near a", 1, 2), ("", 0, 0), ("", 0, 0)]
+
+
+def test_an_instruction_made_of_several_of_a_line_has_the_line_s_first_column(monkeypatch):
+    rows = [
+        line_table._Row(10 * i, (file, 1, column))
+        for i, (file, column) in enumerate([("a", 0), ("a", 7), ("a", 0), ("b", 2), ("a", 3)])
+    ]
+    monkeypatch.setattr(line_table, "_rows", lambda *_: rows)
+    assert line_table.lines_of(__file__, [5, 15, 25, 35]) == [("a", 1, 3), ("a", 1, 7), ("a", 1, 3), ("b", 1, 2)]
 
 
 def test_lines_of_ours_are_no_lines_of_the_users(monkeypatch):

@@ -6,6 +6,7 @@ import shlex
 import pytest
 import yaml
 from children import run_child
+from kernel_images import EACH_COMPILER, command_of
 from recipes import blocks
 
 PAGE = "docs/kernel_authors.md"
@@ -20,19 +21,21 @@ MENDS = (
 pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_kernels, pytest.mark.needs_mlx]
 
 
-def check(folder, program):
+def check(folder, program, compiler):
     (folder / "blur.py").write_text(program)
-    return run_child(["-m", "metal_dlpack.softmetal", "--check", "blur.py"], cwd=folder)
+    words = ["-m", "metal_dlpack.softmetal", "--check", "blur.py"]
+    return run_child(words, cwd=folder, SOFTMETAL_CXX=command_of(compiler))
 
 
-def test_the_program_of_the_page_is_reported_as_it_says_until_it_is_mended(tmp_path):
+@pytest.mark.parametrize("compiler", EACH_COMPILER)
+def test_the_program_of_the_page_is_reported_as_it_says_until_it_is_mended(tmp_path, compiler):
     program = PROGRAM
     for report, mends in zip(REPORTS, (MENDS[:2], MENDS[2:]), strict=True):
-        done = check(tmp_path, program)
+        done = check(tmp_path, program, compiler)
         assert (done.returncode, report in done.stderr) == (1, True), done.stderr
         for wrong, right in mends:
             program = program.replace(wrong, right)
-    done = check(tmp_path, program)
+    done = check(tmp_path, program, compiler)
     assert (done.returncode, "0 findings" in done.stderr) == (0, True), done.stderr
     assert done.stdout.startswith("array([0.333333, 1, 2, 3], dtype=float32)")
 

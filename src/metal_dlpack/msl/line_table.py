@@ -46,12 +46,14 @@ def lines_of(image_path: str | os.PathLike[str], addresses: Iterable[int]) -> li
     """Return (file, line, column) for each address: an offset in the image, within an instruction.
 
     ("near FILE", line, column) is of a neighbour: clang moved this instruction, as out of a loop, and says no line.
+    Of one that clang made of several of a line, and gives no column, it is the first column of that line.
     ("", 0, 0) stands for an address without a line: it is outside the kernel, or the image is not a checked one.
     Raises CompilerError for a file that is no image.
     """
     rows = _rows(os.fspath(image_path), os.stat(image_path).st_mtime_ns)
     starts = [row.address for row in rows]
-    return [_place_at(rows, bisect.bisect_right(starts, address) - 1) for address in addresses]
+    places = [_place_at(rows, bisect.bisect_right(starts, address) - 1) for address in addresses]
+    return [place if place[2] else _with_column(rows, place) for place in places]
 
 
 def _place_at(rows: list[_Row], at: int) -> Place:
@@ -63,6 +65,12 @@ def _place_at(rows: list[_Row], at: int) -> Place:
         _first_of_the_user(rows, range(at, -1, -1)) or _first_of_the_user(rows, range(at, len(rows))) or _NOWHERE
     )
     return (f"near {file}", line, column) if line else _NOWHERE
+
+
+def _with_column(rows: list[_Row], place: Place) -> Place:
+    file, line, _ = place
+    here = (file.removeprefix("near "), line)
+    return file, line, min((row.place[2] for row in rows if row.place[:2] == here and row.place[2]), default=0)
 
 
 def _first_of_the_user(rows: list[_Row], indices: Sequence[int]) -> Place | None:
