@@ -16,7 +16,6 @@ from . import _core
 from .asking import explain_rules, trials
 from .asking.explain_rules import CPU, METAL, MODULES, Facts, Rule, fill, words_for
 
-
 WIDTH = 78  # of what is printed, in columns
 
 

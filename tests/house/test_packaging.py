@@ -86,7 +86,9 @@ def test_a_wheel_has_the_package_its_plugins_and_the_licence(sdist, wheel):
         "metal_dlpack/share/cmake/metal_dlpack/metal_dlpack-config.cmake",
         "metal_dlpack/share/pkgconfig/metal_dlpack.pc",
     } <= package
-    (module,) = installed - package - {"_metal_dlpack_dask.py", "_metal_dlpack_pytest.py", "_dlpack_conformance_pytest.py"}
+    (module,) = (
+        installed - package - {"_metal_dlpack_dask.py", "_metal_dlpack_pytest.py", "_dlpack_conformance_pytest.py"}
+    )
     assert re.fullmatch(r"metal_dlpack/_core\..*\.so", module)
     assert package - installed == set()
     assert any(name.endswith("licenses/LICENSE") for name in names)
