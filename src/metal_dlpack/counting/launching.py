@@ -126,7 +126,7 @@ def _demand_softmetal(what: str) -> None:
 
     if not softmetal.is_present():
         raise softmetal.SoftwareMetalMissing(
-            f"{what}: the counts need the software Metal, and this build uses Apple's. Run it in a Linux container: "
-            'docker run --rm -it -v "$PWD":/work -w /work python:3.12 sh -c '
-            "'pip install \"metal_dlpack[kernels]\" && python your_script.py'."
+            f"{what}: the counts need the software Metal, and this build uses Apple's. Run it in a Linux container, "
+            'beside a checkout of metal_dlpack: docker run --rm -v "$PWD:/w" -w /w python:3.13 sh -c "apt-get update '
+            "-q; apt-get install -qy gobjc; pip install -q './metal_dlpack[kernels]'; python your_script.py\"."
         )
