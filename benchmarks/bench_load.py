@@ -81,8 +81,9 @@ def drop(folder: Path) -> None:
             os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def warm(folder: Path) -> None:
-    for path in files_of(folder, ".safetensors") + files_of(folder, ".pt"):
+def warm(folder: Path, name: str) -> None:
+    """The files that this one reads, again before each turn: other programs' files push them out."""
+    for path in files_of(folder, ".pt" if name.startswith("torch") else ".safetensors"):
         with open(path, "rb", buffering=0) as stream:
             while stream.read(16 * MIB):
                 pass
@@ -173,13 +174,13 @@ def plain_reads(folder: Path, memory: memoryview) -> None:
 # ---- turns ----
 
 
-def turns(rounds: int, before: Callable[[], object], **calls: Callable[[], object]) -> dict[str, list[float]]:
+def turns(rounds: int, before: Callable[[str], object], **calls: Callable[[], object]) -> dict[str, list[float]]:
     """The seconds of each call, turn by turn.  What a call returns is dropped after its time is taken."""
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(rounds):
         order = list(calls) if turn % 2 == 0 else list(reversed(calls))
         for name in order:
-            before()
+            before(name)
             start = time.perf_counter()
             held = calls[name]()
             seconds[name].append(time.perf_counter() - start)
@@ -200,8 +201,7 @@ def tell(label: str, nbytes: int, seconds: dict[str, list[float]]) -> float:
 def compare(folder: Path, label: str, rounds: int) -> bool:
     nbytes = sum(path.stat().st_size for path in files_of(folder, ".safetensors"))
     is_good = True
-    for state, before in (("cached", lambda: None), ("cold", lambda: drop(folder))):
-        warm(folder)
+    for state, before in (("cached", functools.partial(warm, folder)), ("cold", lambda name: drop(folder))):
         label_here = f"{label}, {state}"
         memory = memoryview(mmap.mmap(-1, nbytes))
         plain_reads(folder, memory)
@@ -211,10 +211,10 @@ def compare(folder: Path, label: str, rounds: int) -> bool:
         is_good = is_good and ratio >= 0.95
         del memory, calls
 
-        def fresh(before: Callable[[], object] = before) -> None:
+        def fresh(name: str, before: Callable[[str], object] = before) -> None:
             md.empty_cache()
             ctypes.CDLL(None).malloc_trim(0)  # the C library keeps what torch frees
-            before()
+            before(name)
 
         calls = {name: functools.partial(reader, folder) for name, reader in READERS.items()}
         seconds = turns(rounds, fresh, **calls)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from . import _core, opening
 from .files.array_file import ArrayFile, missing_name
-from .files.plan import FLOATING, plan_of
+from .files.plan import FLOATING, plans_of
 from .files.progress import Progress, following
 from .files.reading import Reading
 
@@ -81,11 +81,15 @@ def load(
     read, without the GIL, and none is left on return.  Ctrl-C and errors end them within 8 MiB each, and let go of all.
     """
     wanted = None if dtype is None else floating(dtype)
-    with opening.open(path, device=device) as file:
-        plan = plan_of(file, chosen(file, only), wanted, storage, device)
-        with following(progress, file.path, sum(run.nbytes for run in plan.runs)) as tell:
-            Reading(plan.runs).read(tell)
-    return plan.arrays
+    made: dict[str, _core.Array] = {}
+    with opening.open(path, device=device) as file, Reading() as reading:
+        names = chosen(file, only)
+        for plan in plans_of(file, names, wanted, storage, device):
+            made |= plan.arrays
+            reading.add(plan.runs)
+        with following(progress, file.path, reading.total) as tell:
+            reading.follow(tell)
+    return {name: made[name] for name in names}
 
 
 def floating(dtype: _DType) -> _core.dtype:

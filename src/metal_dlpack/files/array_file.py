@@ -160,8 +160,8 @@ class ArrayFile(Mapping[str, _core.Array]):
     def _info(self, name: str) -> TensorInfo:
         raise NotImplementedError
 
-    def _place(self, name: str) -> tuple[Source, TensorInfo]:
-        """Which file has the tensor's bytes, and where; MemoryError if no buffer of the device holds them."""
+    def _places(self, names: list[str]) -> Iterator[tuple[Source, list[TensorInfo]]]:
+        """File by file, where it has their bytes; MemoryError if no buffer of the device holds those of one."""
         raise NotImplementedError
 
     def _array(self, name: str) -> _core.Array:

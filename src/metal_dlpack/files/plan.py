@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -42,51 +43,53 @@ class Run(NamedTuple):
 
 
 class Plan(NamedTuple):
+    """Of one file."""
+
     runs: list[Run]
     arrays: dict[str, _core.Array]
 
 
-def plan_of(
+def plans_of(
     file: ArrayFile,
     names: list[str],
     dtype: _core.dtype | None,
     storage: _StorageMode | None,
     device: _Device | None,
-) -> Plan:
-    """Allocate the buffers and make the Arrays, in the order of `names`; nothing is read."""
-    runs, made, plain = [], {}, []
+) -> Iterator[Plan]:
+    """File by file, allocate the buffers and make the Arrays; nothing is read."""
 
     def allocated(count: int, kind: _core.dtype) -> _core.Array:
         return _core.empty(count, kind, device=device, storage=storage)
 
-    for name in names:
-        source, info = file._place(name)
-        wanted = info if dtype is None or info.dtype not in FLOATING else info._replace(dtype=dtype)
-        if info.nbytes == 0:
-            made[name] = _core.empty(info.shape, wanted.dtype, device=device, storage=storage)
-        elif wanted.dtype == info.dtype:
-            plain.append((source, info))
-        else:
-            target = allocated(prod(info.shape), wanted.dtype)
-            runs.append(Run(source, info.offset, info.nbytes, info.dtype, target))
-            made[name] = array_over(target.buffer, 0, wanted)
-    for source, infos in gather(plain):
-        begin, end = infos[0].offset, infos[-1].offset + infos[-1].nbytes
-        target = allocated(end - begin, _core.uint8)
-        runs.append(Run(source, begin, end - begin, _core.uint8, target))
-        made |= {info.name: array_over(target.buffer, info.offset - begin, info) for info in infos}
-    runs.sort(key=place_in_files)
-    return Plan(runs, {name: made[name] for name in names})
+    for source, infos in file._places(names):
+        runs, made, plain = [], {}, []
+        for info in infos:
+            wanted = info if dtype is None or info.dtype not in FLOATING else info._replace(dtype=dtype)
+            if info.nbytes == 0:
+                made[info.name] = _core.empty(info.shape, wanted.dtype, device=device, storage=storage)
+            elif wanted.dtype == info.dtype:
+                plain.append(info)
+            else:
+                target = allocated(prod(info.shape), wanted.dtype)
+                runs.append(Run(source, info.offset, info.nbytes, info.dtype, target))
+                made[info.name] = array_over(target.buffer, 0, wanted)
+        for together in gather(plain):
+            begin, end = together[0].offset, together[-1].offset + together[-1].nbytes
+            target = allocated(end - begin, _core.uint8)
+            runs.append(Run(source, begin, end - begin, _core.uint8, target))
+            made |= {info.name: array_over(target.buffer, info.offset - begin, info) for info in together}
+        runs.sort(key=lambda run: run.offset)
+        yield Plan(runs, made)
 
 
-def gather(places: list[tuple[Source, TensorInfo]]) -> list[tuple[Source, list[TensorInfo]]]:
-    """Tensors that follow each other in a file, as far as one run takes them; all have bytes."""
-    gathered: list[tuple[Source, list[TensorInfo]]] = []
-    for source, info in sorted(places, key=place_in_files):
-        if gathered and gathered[-1][0] is source and joins(gathered[-1][1], info):
-            gathered[-1][1].append(info)
+def gather(infos: list[TensorInfo]) -> list[list[TensorInfo]]:
+    """Tensors that follow each other in the file, as far as one run takes them; all have bytes."""
+    gathered: list[list[TensorInfo]] = []
+    for info in sorted(infos, key=lambda info: info.offset):
+        if gathered and joins(gathered[-1], info):
+            gathered[-1].append(info)
         else:
-            gathered.append((source, [info]))
+            gathered.append([info])
     return gathered
 
 
@@ -98,7 +101,3 @@ def joins(infos: list[TensorInfo], info: TensorInfo) -> bool:
         and (info.offset - begin) % info.dtype.alignment == 0
         and info.offset + info.nbytes - begin <= RUN
     )
-
-
-def place_in_files(item: Run | tuple[Source, TensorInfo]) -> tuple[str, int]:
-    return item[0].path, item.offset if isinstance(item, Run) else item[1].offset

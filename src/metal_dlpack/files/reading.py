@@ -27,54 +27,64 @@ Piece: TypeAlias = tuple[Run, int, int]
 
 
 class Reading:
-    """One reading of all runs, in parts.  Nothing reads once read() has returned or raised.
+    """Runs that are read in parts, from when they are added.  Nothing reads once the ``with`` is left.
 
     The threads are plain ones: threading.Thread waits in Python for its start, and Ctrl-C there can break its locks.
     Here Ctrl-C finds a SimpleQueue, which is C, and what only the threads write.
     """
 
-    def __init__(self, runs: list[Run]):
-        self._runs = runs
-        self._parts = deque(parts_of(runs))
+    def __init__(self) -> None:
+        self.total = 0  # bytes
+        self._parts: deque[list[Piece]] = deque()
         self._news: SimpleQueue[int | BaseException] = SimpleQueue()
         self._started = 0
         self._ended: deque[None] = deque()
+        self._private: set[_core.Device] = set()  # those whose GPU copies to where the CPU cannot write
 
-    def read(self, tell: Callable[[int], None]) -> None:
-        """Fill the targets; `tell` hears how many bytes are done, in this thread."""
-        try:
-            for _ in range(min(THREADS, len(self._parts))):
-                self._start()
-            self._follow(tell)
-        finally:
-            self._parts.clear()
-            self._wait()
-        for device in {run.target.device for run in self._runs if run.target.storage == "private"}:
-            device.synchronize()  # the GPU's copies are part of it, and so are their failures
+    def add(self, runs: list[Run]) -> None:
+        self.total += sum(run.nbytes for run in runs)
+        self._private |= {run.target.device for run in runs if run.target.storage == "private"}
+        self._parts.extend(parts_of(runs))
+        self._start()
 
-    def _start(self) -> None:
-        self._started += 1  # before: Ctrl-C is heard when the call returns, and the thread is there
-        try:
-            start_new_thread(self._work, ())
-        except (RuntimeError, MemoryError):
-            self._started -= 1
-            raise
-
-    def _follow(self, tell: Callable[[int], None]) -> None:
-        done, total = 0, sum(run.nbytes for run in self._runs)
-        while done < total:
+    def follow(self, tell: Callable[[int], None]) -> None:
+        """Wait until all is there; `tell` hears how many bytes are done, in this thread."""
+        done = 0
+        while done < self.total:
             news = self._news.get()
             if isinstance(news, BaseException):
                 try:
                     raise news
                 finally:
                     del news  # its traceback has this frame, which would have it in turn
-            done += news
-            tell(done)
+            if news:
+                done += news
+                tell(done)
+            else:
+                self._start()
+        for device in self._private:
+            device.synchronize()  # the GPU's copies are part of it, and so are their failures
+
+    def __enter__(self) -> Reading:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._wait()
+
+    def _start(self) -> None:
+        """Threads for the parts that wait.  One that finds none ends, and says so: follow() looks here again."""
+        while self._started - len(self._ended) < min(THREADS, len(self._parts)):
+            self._started += 1  # before: Ctrl-C is heard when the call returns, and the thread is there
+            try:
+                start_new_thread(self._work, ())
+            except (RuntimeError, MemoryError):
+                self._started -= 1
+                raise
 
     def _wait(self) -> None:
         """Until the threads have ended, also if Ctrl-C comes again."""
         try:
+            self._parts.clear()
             while len(self._ended) < self._started:
                 with suppress(Empty):
                     self._news.get(timeout=LOOK)
@@ -97,7 +107,7 @@ class Reading:
                         run.source.read_into(run.offset + first, memoryview(run.target)[first:end])
                     else:
                         stage.read(run, first, end)
-                self._news.put(sum(end - first for _, first, end in part))
+                self._news.put(sum(end - first for _, first, end in part))  # more than 0: no run is empty
         except BaseException as error:
             self._parts.clear()
             self._news.put(error.with_traceback(None))  # which has this frame, and that the queue

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
 from typing import Any
 
 from metal_dlpack import _core
@@ -56,8 +57,14 @@ class ShardedFile(ArrayFile):
     def _array(self, name: str) -> _core.Array:
         return self._shard_of(name)[name]
 
-    def _place(self, name: str) -> tuple[Source, TensorInfo]:
-        return self._shard_of(name)._place(name)
+    def _places(self, names: list[str]) -> Iterator[tuple[Source, list[TensorInfo]]]:
+        held: dict[str, list[str]] = {}
+        for name in names:
+            held.setdefault(self._shard_names[name], []).append(name)
+        for own in held.values():
+            for name in own:
+                shard = self._shard_of(name)
+            yield from shard._places(own)
 
     def _let_go(self) -> None:
         for shard in self._shards.values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib import import_module
 from weakref import WeakValueDictionary
 
@@ -40,10 +41,11 @@ class SingleFile(ArrayFile):
     def _info(self, name: str) -> TensorInfo:
         return self._contents.info(name)
 
-    def _place(self, name: str) -> tuple[Source, TensorInfo]:
-        info = self._contents.info(name)
-        self._check_length(info)
-        return self._source, info
+    def _places(self, names: list[str]) -> Iterator[tuple[Source, list[TensorInfo]]]:
+        infos = [self._contents.info(name) for name in names]
+        for info in infos:
+            self._check_length(info)
+        yield self._source, infos
 
     def _let_go(self) -> None:
         self._memory.close()
