@@ -41,6 +41,21 @@ def test_an_access_that_clang_tells_of_is_told_its_alignment(access, calls):
     assert added(access) == []
 
 
+@pytest.mark.parametrize(
+    ("access", "calls"),
+    [
+        ("store i48 %2, ptr %1, align 4, !dbg !7", [f"{WRITE}_range(ptr %1, i64 6), !dbg !7", f"{ALIGNED}(ptr %1, i64 3), !dbg !7"]),
+        ("%2 = load <3 x float>, ptr %1, align 16", [f"{READ}_range(ptr %1, i64 12)", f"{ALIGNED}(ptr %1, i64 15)"]),
+        ("store volatile <3 x half> <half 0.0, half 1.0, half 2.0>, ptr %1, align 1", [f"{WRITE}_range(ptr %1, i64 6)"]),
+        ("%2 = load <8 x i8>, ptr %1, align 8", []),
+        ("%2 = load i24, ptr %own, align 4", []),
+        ("store i24 %2, ptr @t, align 4", []),
+    ],
+)  # fmt: skip
+def test_an_access_of_a_size_that_clang_has_no_call_for_is_told(access, calls):
+    assert added(access) == calls
+
+
 def test_the_address_may_be_any_expression():
     address = "getelementptr inbounds (i8, ptr @t, i64 8)"
     told = f"tail call void @__tsan_unaligned_write4(ptr {address})\nstore float 0.0, ptr {address}, align 2"

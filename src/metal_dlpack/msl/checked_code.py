@@ -1,7 +1,8 @@
 """What a checked kernel asks before it touches memory, beside what clang's -fsanitize=thread asks.
 
-Clang's calls tell how long an access is, not what its address must be a multiple of; and copies would be told by a
-function of clang's own.  LLVM's text of the kernel, with those calls in it, says both:
+Clang's calls tell how long an access is, not what its address must be a multiple of; copies would be told by a
+function of clang's own; and of an access of another size than 1, 2, 4, 8 or 16 bytes nothing is told, such as of the
+6 that a structure of a uint and a bfloat is stored as.  LLVM's text of the kernel, with those calls in it, says all:
 
     call void @__tsan_read8(ptr %9), !dbg !473
                                                        <-  call void @softmetal_aligned(ptr %9, i64 15), !dbg !473
@@ -22,6 +23,12 @@ COPY = re.compile(
     r"  (?:tail )?call void @llvm\.mem(?P<what>cpy|move|set)\.[\w.]+\((?P<arguments>.*)\)"
     r"(?: #\d+)?(?P<line>, !dbg !\d+)?(?:, !.*)?"
 )
+_ACCESS = re.compile(
+    r"  (?:\S+ = (?P<read>load)|store) (?:volatile )?(?:<(?P<count>\d+) x )?"
+    r"(?P<item>i\d+|half|bfloat|float|double|ptr)\b.*, ptr (?P<address>%\S+)"
+    r", align (?P<alignment>\d+)(?P<line>, !dbg !\d+)?.*"
+)
+_BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr": 64}
 _LOCAL = re.compile(r"  (%\S+) = alloca ")
 #: Where an argument's value begins, after its type and its attributes.
 _VALUE = re.compile(r"(?<!\S)(?:[%@]|(?:getelementptr|inttoptr|null|undef|poison)\b)")
@@ -47,6 +54,8 @@ def instrument(text: str) -> str:
         elif is_checked:
             if told is not None:
                 made += _of_access(line, told)
+            elif " load " in line or line.startswith("  store "):
+                made += _of_odd_access(line, local)
             told = _TOLD.fullmatch(line) if "@__tsan_" in line else None
             if " = alloca " in line:
                 local.update(_LOCAL.findall(line))
@@ -61,6 +70,19 @@ def _of_access(access: str, told: re.Match[str]) -> Iterator[str]:
     """The access that clang's call, before it, has told of."""
     _, _, behind = access.partition(f", ptr {told['address']}, align ")
     yield from _aligned(told["address"], behind.partition(",")[0], told["line"])
+
+
+def _of_odd_access(access: str, local: set[str]) -> Iterator[str]:
+    """One whose size clang has no call for; where it has one and told of nothing, it had a reason."""
+    found = _ACCESS.fullmatch(access)
+    if found is None or found["address"] in local:
+        return
+    bits = int(found["count"] or 1) * (_BITS.get(found["item"]) or int(found["item"][1:]))
+    nbytes = (bits + 7) // 8
+    if str(nbytes) not in _SIZES:
+        verb = "read" if found["read"] else "write"
+        yield f"  call void @__tsan_{verb}_range(ptr {found['address']}, i64 {nbytes}){found['line'] or ''}"
+        yield from _aligned(found["address"], found["alignment"], found["line"])
 
 
 def _aligned(address: str, alignment: str, line: str | None) -> Iterator[str]:
