@@ -77,8 +77,9 @@ def load(
     ImportError
         ``.npy`` and ``.npz`` need numpy, ``.gguf`` needs gguf, a conversion what `dtype` says.
 
-    Memory: that of the tensors, and 8 MiB a thread for tensors that are converted or private.  Threads: any; at most 8
-    read, without the GIL, and none is left on return.  Ctrl-C and errors end them within 8 MiB each, and let go of all.
+    Memory: that of the tensors.  For tensors that are converted or private each thread also has 8 MiB of the file, and
+    for those that are both the same items converted.  Threads: any; at most 8 read, without the GIL, and none is left
+    on return.  Ctrl-C and errors end them within 8 MiB each, and let go of all.
     """
     wanted = None if dtype is None else floating(dtype)
     made: dict[str, _core.Array] = {}

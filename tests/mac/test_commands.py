@@ -210,3 +210,38 @@ def test_whether_one_fill_of_metal_s_own_reaches_its_last_bytes():
         gpu_fill(handle, 7, LARGE)
         print("the last four bytes:", bytes(np.array(last)))
         del last
+
+
+# ---- files ----
+
+
+@pytest.mark.needs_metal
+def test_how_fast_metal_s_own_queue_reads_a_file_beside_load(tmp_path):
+    """MTLIOCommandQueue; the file is in the page cache for both."""
+    path, written = tmp_path / "a.npy", np.arange(1 << 26, dtype="u4")
+    np.save(path, written)
+    place, target = md.open(path).info("arr_0"), md.empty(written.shape, written.dtype)
+    device, error = md.default_device().handle, ctypes.c_void_p()
+    with pool():
+        url = send(libobjc.objc_getClass(b"NSURL"), "fileURLWithPath:", text_object(str(path)))
+        file = send(device, "newIOFileHandleWithURL:error:", url, ctypes.addressof(error))
+        assert file, said(error)
+        described = send(send(libobjc.objc_getClass(b"MTLIOCommandQueueDescriptor"), "alloc"), "init")
+        queue = send(device, "newIOCommandQueueWithDescriptor:error:", described, ctypes.addressof(error))
+        assert queue, said(error)
+        for _ in range(3):
+            started = time.perf_counter()
+            commands = send(queue, "commandBuffer")
+            piece = target.buffer.handle, 0, place.nbytes, file, place.offset
+            send(commands, "loadBuffer:offset:size:sourceHandle:sourceHandleOffset:", *piece, result=None)
+            send(commands, "commit", result=None)
+            send(commands, "waitUntilCompleted", result=None)
+            seconds = time.perf_counter() - started
+            assert send(commands, "status", result=ctypes.c_long) == 3, "MTLIOStatusComplete"
+            started = time.perf_counter()
+            loaded = md.load(path)
+            print(f"{place.nbytes:,} bytes: {seconds:.3f} s, load() {time.perf_counter() - started:.3f} s")
+            del loaded
+        for made in (queue, described, file):
+            send(made, "release", result=None)
+    assert np.array_equal(np.asarray(target), written)
