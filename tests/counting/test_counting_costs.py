@@ -12,7 +12,7 @@ pytestmark = [
     pytest.mark.needs_softmetal,
 ]
 
-COUNT, SIDE = 1 << 20, 256
+COUNT, SIDE = 1 << 24, 256  # what is copied is larger than the CPU's caches: within them a copy takes hardly any time
 SOURCE = """
 kernel void copy(device const float *x, device float *y, uint i [[thread_position_in_grid]]) { y[i] = x[i]; }
 kernel void gemm(device const float *a, device const float *b, device float *c, constant uint &n,
