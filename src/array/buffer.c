@@ -184,7 +184,9 @@ const char buffer_from_iosurface_doc[] =
     "The memory of an IOSurface (macOS), such as a video frame, as a Buffer.\n\n"
     "Parameters\n----------\n"
     "handle : int\n"
-    "    The address of an IOSurfaceRef, or of a CVPixelBufferRef that lies in one.\n"
+    "    The address of an IOSurfaceRef, or of a CVPixelBufferRef that lies in one; or an "
+    "object\n"
+    "    of PyObjC for it.\n"
     "device : Device or str, optional\n"
     "    Default: the default device.\n\n"
     "Returns\n-------\nBuffer\n"
@@ -201,14 +203,8 @@ const char buffer_from_iosurface_doc[] =
 ARGS_METHOD(buffer_from_iosurface, type, "Buffer.from_iosurface", 0, 1, 1, "handle", "device")
 {
     md_state *state = PyType_GetModuleState((PyTypeObject *)type);
-    if (!PyLong_Check(values[0])) {
-        return PyErr_Format(PyExc_TypeError,
-                            "Buffer.from_iosurface: the handle must be an int (the address of "
-                            "an IOSurfaceRef), not %.100s.",
-                            Py_TYPE(values[0])->tp_name);
-    }
-    void *handle = PyLong_AsVoidPtr(values[0]);
-    if (handle == NULL && PyErr_Occurred()) {
+    void *handle;
+    if (args_address(state, function, "IOSurfaceRef", values[0], &handle) < 0) {
         return NULL;
     }
     const device_record *device = device_convert(state, function, values[1]);

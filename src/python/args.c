@@ -177,8 +177,8 @@ address_of(md_state *state, PyObject *value)
 }
 
 int
-args_handle(md_state *state, const char *function, const char *kind,
-            bool (*is_there)(const void *handle), PyObject *value, void **out)
+args_address(md_state *state, const char *function, const char *kind, PyObject *value,
+             void **out)
 {
     *out = NULL;
     PyObject *address = address_of(state, value);
@@ -195,11 +195,21 @@ args_handle(md_state *state, const char *function, const char *kind,
     }
     *out = PyLong_AsVoidPtr(address);
     Py_DECREF(address);
-    if (*out == NULL && !PyErr_Occurred()) {
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+int
+args_handle(md_state *state, const char *function, const char *kind,
+            bool (*is_there)(const void *handle), PyObject *value, void **out)
+{
+    if (args_address(state, function, kind, value, out) < 0) {
+        return -1;
+    }
+    if (*out == NULL) {
         PyErr_Format(PyExc_ValueError, "%s: the handle is 0, which is not an %s.", function,
                      kind);
     }
-    else if (*out != NULL && !is_there(*out)) {
+    else if (!is_there(*out)) {
         PyErr_Format(PyExc_ValueError, "%s: %p is not the address of an %s.", function, *out,
                      kind);
     }

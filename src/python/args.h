@@ -114,8 +114,12 @@ int args_refuse_type(const char *function, const char *what, const char *wanted,
 int args_int64(const char *function, const char *what, PyObject *value, int64_t *out);
 
 /* The address of an Objective-C object: an int, or an object of PyObjC, which is asked for its
- * own by __c_void_p__.  TypeError otherwise; ValueError where nothing of that `kind` is there, as
- * `is_there` says. */
+ * own by __c_void_p__.  TypeError otherwise; the sentence names `kind`.  What is there is not
+ * looked at. */
+int args_address(md_state *state, const char *function, const char *kind, PyObject *value,
+                 void **out);
+
+/* The same; ValueError where nothing of that `kind` is there, as `is_there` says. */
 int args_handle(md_state *state, const char *function, const char *kind,
                 bool (*is_there)(const void *handle), PyObject *value, void **out);
 

@@ -92,8 +92,26 @@ def test_without_macos_it_says_so_and_follows_no_address(handle):
         md.Buffer.from_iosurface(handle, device="metal:0")
 
 
+class PixelBuffer:
+    """An object of PyObjC says its address so."""
+
+    def __init__(self, address):
+        self.address = address
+
+    def __c_void_p__(self):
+        return c_void_p(self.address)
+
+
+@pytest.mark.needs_softmetal
+def test_an_object_of_pyobjc_is_asked_for_its_address():
+    with pytest.raises(NotImplementedError, match=r"^Buffer.from_iosurface: IOSurface is part of macOS"):
+        md.Buffer.from_iosurface(PixelBuffer(4096))
+
+
 def test_arguments_are_checked_first():
-    with pytest.raises(TypeError, match=r"must be an int .the address of an IOSurfaceRef., not str"):
+    with pytest.raises(
+        TypeError, match=r"must be an int .the address of an IOSurfaceRef. or an object of PyObjC, not str"
+    ):
         md.Buffer.from_iosurface("surface")
     with pytest.raises(OverflowError):
         md.Buffer.from_iosurface(2**64)
@@ -128,7 +146,7 @@ def test_a_surface_is_shared_and_kept_in_use():
 def test_a_pixel_buffer_stands_for_its_surface():
     pixels = make_pixel_buffer(64, 64, in_surface=True)
     surface = load("CoreVideo").CVPixelBufferGetIOSurface(pixels)
-    buffer = md.Buffer.from_iosurface(pixels)
+    buffer = md.Buffer.from_iosurface(PixelBuffer(pixels))
     load("CoreFoundation").CFRelease(pixels)
     assert load("IOSurface").IOSurfaceGetUseCount(surface) >= 1  # ours: no pool may take it back
     buffer.fill(7)
