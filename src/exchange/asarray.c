@@ -78,6 +78,26 @@ array_of_buffer(md_state *state, PyObject *x, const import_request *request)
     return array;
 }
 
+/* NumPy before 2.1 has no word for read-only memory in DLPack; its buffer protocol has one. */
+static PyObject *
+array_of_producer(md_state *state, PyObject *x, const import_request *request)
+{
+    PyObject *array = dlpack_import(state, x, request);
+    if (array != NULL || !array_numpy_is_array(x) ||
+        !PyErr_ExceptionMatches(PyExc_BufferError) ||
+        PyErr_ExceptionMatches(state->copy_required_error)) {
+        return array;
+    }
+    PyObject *refusal = errors_take();
+    array = array_of_buffer(state, x, request);
+    if (array == NULL) {
+        errors_restore(refusal);
+        return NULL;
+    }
+    Py_DECREF(refusal);
+    return array;
+}
+
 /* The bytes of a Buffer, which has its MTLBuffer already. */
 static PyObject *
 array_of_our_buffer(md_state *Py_UNUSED(state), PyObject *x, const import_request *request)
@@ -287,7 +307,7 @@ typedef struct taker {
 /* In this order; the last takes what the others leave. */
 static const taker takers[] = {
     {is_ml_dtypes_array, array_of_ndarray},
-    {foreign_speaks, dlpack_import}, /* a bare capsule is for from_dlpack alone */
+    {foreign_speaks, array_of_producer}, /* a bare capsule is for from_dlpack alone */
     {is_our_buffer, array_of_our_buffer},
     {shows_memory, array_of_buffer},
     {has_array_interface, array_of_interface},

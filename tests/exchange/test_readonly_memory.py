@@ -223,6 +223,22 @@ def test_a_tensor_without_items_keeps_its_flags(device):
     assert (copy.readonly, copy.padded) == (False, True)
 
 
+def refuse_as_numpy_2_0(self, stream=None):
+    raise BufferError("Cannot export readonly array since signalling readonly is unsupported by DLPack.")
+
+
+@pytest.mark.parametrize("copy", [None, False, True])
+def test_asarray_takes_read_only_memory_of_a_numpy_whose_dlpack_has_no_word_for_it(copy):
+    old = type("numpy.ndarray", (np.ndarray,), {"__dlpack__": refuse_as_numpy_2_0})
+    memory = np.frombuffer(DATA, "uint8").view(old)
+    array = md.asarray(memory, copy=copy)
+    assert array.readonly == (copy is not True)
+    assert md.shares_memory(array, np.frombuffer(DATA, "uint8")) == (copy is not True)
+    assert array.tolist() == list(DATA)
+    with pytest.raises(BufferError, match="DLPack has no element type for"):  # as without read-only
+        md.asarray(np.zeros(2, "M8[s]").view(old))
+
+
 @pytest.mark.parametrize("take", [md.asarray, md.from_dlpack, lambda x: md.asarray(x, copy=False)])
 def test_a_numpy_array_without_items_stays_read_only(take):
     x = np.zeros((0, 3))
