@@ -59,6 +59,7 @@ MARKERS = {
     "needs_tvm": ("apache-tvm-ffi", lambda: has_module("tvm_ffi")),
     "needs_jax": ("JAX", lambda: has_module("jax")),
     "needs_mlx": ("MLX", lambda: has_module("mlx")),
+    "needs_ray": ("Ray", lambda: has_module("ray")),
     "needs_tinygrad": ("tinygrad", lambda: has_module("tinygrad")),
     "needs_pyobjc": ("PyObjC with Metal", lambda: has_module("objc") and has_module("Metal")),
     "needs_mlx_metal": ("MLX with Metal", has_mlx_metal),

@@ -29,7 +29,22 @@ _given_to_joblib: dict[int, np.ndarray[Any, Any]] = {}
 
 
 def reduce_array(array: _core.Array, protocol: int) -> tuple[Any, tuple[Any, ...]]:
-    """What Array.__reduce_ex__ returns."""
+    """What Array.__reduce_ex__ returns.
+
+    A failure of GPU work is raised once.  Dask answers an error of pickle by other picklers, which must not send what
+    the failure left: while it is handled, an Array that raises it is sent.
+    """
+    handled = sys.exception()
+    if isinstance(handled, _core.MetalError) and vars(handled).get("not_sent") is array:
+        return unusable_array, (text_of("could not be sent: ", handled, array.dtype, array.shape),)
+    try:
+        return facts_and_bytes(array, protocol)
+    except _core.MetalError as error:
+        vars(error)["not_sent"] = array
+        raise
+
+
+def facts_and_bytes(array: _core.Array, protocol: int) -> tuple[Any, tuple[Any, ...]]:
     dense = dense_form(array)
     data: Any = b""
     if dense.nbytes > 0:
@@ -75,17 +90,22 @@ def dense_form(array: _core.Array) -> _core.Array:
     return array.copy(order="K", storage="shared")
 
 
-def restore_array(*parts: Any) -> _core.Array | ArrayWithoutMetal:
+def restore_array(*parts: Any) -> _core.Array | UnusableArray:
     """An equal Array, from the arguments of `rebuild`.  What C pickles names this function."""
     try:
         return rebuild(*parts)
     except _core.MetalError as error:
         if not is_worker():
             raise
-        _, dtype, shape, *_ = parts
-        reason = str(error).partition(": ")[2]
-        text = f"Array: an Array of shape {shape} and dtype {dtype.name} came from another process. {reason}"
-        return ArrayWithoutMetal((restore_array, parts), text)
+        return UnusableArray((restore_array, parts), text_of("came from another process. ", error, *parts[1:3]))
+
+
+def unusable_array(text: str) -> UnusableArray:
+    return UnusableArray((unusable_array, (text,)), text)
+
+
+def text_of(what: str, error: _core.MetalError, dtype: _core.dtype, shape: tuple[int, ...]) -> str:
+    return f"Array: an Array of shape {shape} and dtype {dtype.name} {what}{str(error).partition(': ')[2]}"
 
 
 def is_worker() -> bool:
@@ -94,11 +114,12 @@ def is_worker() -> bool:
     return process is not None and process.parent_process() is not None
 
 
-class ArrayWithoutMetal:
-    """An Array that came to a worker without Metal, such as a forked one: it can be sent on, and all else raises.
+class UnusableArray:
+    """An Array that came to a worker without Metal, such as a forked one, or that the GPU failed to make.
 
-    A worker that cannot read its task ends without a word, and multiprocessing.Pool waits for ever for the result.
-    So the task is what fails, and its exception reaches who asked for the result.
+    It can be sent on, and all else raises.  A worker that cannot read its task ends without a word, and
+    multiprocessing.Pool waits for ever for the result; so does Dask where a worker cannot send.  So the task is what
+    fails, and its exception reaches who asked for the result.
     """
 
     __slots__ = ("reduced", "text")
@@ -111,7 +132,7 @@ class ArrayWithoutMetal:
         if name == "__reduce_ex__":
             return object.__getattribute__(self, name)
         if name == "host":  # what HostView asks when it is received
-            return ArrayWithoutMetal((getattr, (self, name)), object.__getattribute__(self, "text"))
+            return UnusableArray((getattr, (self, name)), object.__getattribute__(self, "text"))
         return refuse(self)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
@@ -123,15 +144,15 @@ class ArrayWithoutMetal:
         return f"<{text}>"
 
 
-def refuse(array: ArrayWithoutMetal, *_: Any) -> Any:
+def refuse(array: UnusableArray, *_: Any) -> Any:
     raise _core.MetalError(object.__getattribute__(array, "text"))
 
 
 #: What every object needs, be it of use or not.
-ITS_OWN = {"__new__", "__hash__", "__sizeof__", *vars(ArrayWithoutMetal)}
+ITS_OWN = {"__new__", "__hash__", "__sizeof__", *vars(UnusableArray)}
 for _name, _value in vars(_core.Array).items():  # Python looks for these at the type
     if _name.startswith("__") and callable(_value) and _name not in ITS_OWN:
-        setattr(ArrayWithoutMetal, _name, refuse)
+        setattr(UnusableArray, _name, refuse)
 
 
 def rebuild(

@@ -157,7 +157,20 @@ def check_pip(words):
 
 COMMANDS = {"make": check_make, "python": check_python, "python3": check_python, "pip": check_pip}
 #: Others' programs.
-OTHERS = {"apt-get", "cc", "export", "git", "sudo", "taskset", "pre-commit", "xcode-select", "cd", "grep"}
+OTHERS = {
+    "apt-get",
+    "cc",
+    "dask",
+    "export",
+    "git",
+    "ray",
+    "sudo",
+    "taskset",
+    "pre-commit",
+    "xcode-select",
+    "cd",
+    "grep",
+}
 
 
 def commands(page):

@@ -1,15 +1,27 @@
-"""Arrays on more than one machine: what Dask believes they weigh."""
+"""Arrays on more than one machine: what Dask believes they weigh, and its clusters, each worker a process of its own."""
 
+import contextlib
 import gc
+import json
+import os
+import shlex
+import signal
+import socket
+import subprocess
 import sys
+import time
+from concurrent.futures import CancelledError
 
 import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from children import output_of
+from children import output_of, run_child
+from places import ROOT, SUPPORT
+from recipes import all_recipes, blocks
 
 import metal_dlpack as md
+from metal_dlpack import softmetal
 
 
 @pytest.fixture(autouse=True)
@@ -100,3 +112,238 @@ def test_a_collection_of_dask_s_gives_the_pool_s_memory_back():
         print(md.memory_stats()["cached"])
     """
     assert output_of(code) == "True\n0\n"
+
+
+# ---- Dask: tasks ----
+
+
+def filled(seed, kind="Array", count=1 << 20):
+    array = np.random.default_rng(seed).random(count, "float32")
+    return md.asarray(array, copy=True) if kind == "Array" else array
+
+
+def facts_of(array):
+    return os.getpid(), array.readonly, float(np.asarray(array)[-1])
+
+
+def in_flight(fails=False):
+    """An Array that the GPU has yet to write, and whether it has."""
+    softmetal.configure(latency_us=300_000, fail="commit=Internal" if fails else None)
+    stream = md.Stream()
+    array = md.ones(1 << 18).copy(stream=stream)
+    softmetal.configure(latency_us=None, fail=None)
+    return array, stream.query()
+
+
+def sum_of(pair):
+    return float(np.asarray(pair[0]).sum())
+
+
+def end_this_worker(_array):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+# ---- Dask: clusters ----
+
+
+@contextlib.contextmanager
+def dask_cluster(folder, limit="1GB", **settings):
+    """A client of two workers, and their addresses."""
+    dask = pytest.importorskip("dask")
+    distributed = pytest.importorskip("distributed")
+    local = {
+        "n_workers": 2,
+        "threads_per_worker": 1,
+        "processes": True,
+        "dashboard_address": "127.0.0.1:0",
+        "host": "127.0.0.1",
+    }
+    known = {
+        "temporary-directory": str(folder),
+        "distributed.worker.use-file-locking": False,
+        "distributed.logging.distributed": "critical",
+        **settings,
+    }
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        dask.config.set(known),
+    ):
+        patch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
+        with (
+            distributed.LocalCluster(memory_limit=limit, **local) as cluster,
+            distributed.Client(cluster) as client,
+        ):
+            yield client, sorted(client.scheduler_info()["workers"])
+
+
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory):
+    with dask_cluster(tmp_path_factory.mktemp("dask")) as cluster:
+        yield cluster
+
+
+@pytest.mark.long
+@pytest.mark.needs_no_sanitizer
+def test_dask_moves_arrays_from_client_to_worker_to_worker_to_client(workers):
+    client, (first, second) = workers
+    array = filled(1)
+    for given in (array, array.as_readonly()):
+        there = client.scatter(given, workers=[first], hash=False)
+        seen = [client.submit(facts_of, there, workers=[name], pure=False).result() for name in (first, second)]
+        back = client.gather(there)
+        assert len({pid for pid, *_ in seen} | {os.getpid()}) == 3
+        assert {fact[1:] for fact in seen} == {(given.readonly, float(np.asarray(array)[-1]))}
+        assert back.readonly == given.readonly
+        assert np.array_equal(np.asarray(back), np.asarray(array))
+
+
+@pytest.mark.long
+@pytest.mark.needs_no_sanitizer
+@pytest.mark.needs_softmetal
+def test_dask_sends_what_the_gpu_has_written(workers):
+    client, (first, second) = workers
+    there = client.submit(in_flight, workers=[first], pure=False)
+    seen = client.submit(sum_of, there, workers=[second]).result(60)
+    array, was_finished = there.result(60)
+    assert not was_finished
+    assert seen == float(np.asarray(array).sum()) == 1 << 18
+
+
+@pytest.mark.long
+@pytest.mark.needs_no_sanitizer
+@pytest.mark.needs_softmetal
+@pytest.mark.parametrize("hop", ["to a worker", "to the client", "to disk"])
+def test_dask_never_takes_what_a_failure_of_the_gpu_left_for_a_result(workers, hop):
+    from distributed import wait
+
+    client, (first, second) = workers
+    there = client.submit(in_flight, True, workers=[first], pure=False)
+    with pytest.raises(md.MetalError, match="MTLCommandBufferErrorInternal"):
+        if hop == "to the client":
+            sum_of(there.result(60))
+        else:
+            if hop == "to disk":
+                wait(there)
+                client.run(spill, workers=[first])
+            client.submit(sum_of, there, workers=[second if hop == "to a worker" else first]).result(60)
+
+
+def spill(dask_worker):
+    while dask_worker.data.fast:
+        dask_worker.data.evict()
+
+
+def store(dask_worker):
+    """Of a worker: how many objects it has in memory and on disk, and the bytes that it counts."""
+    data = dask_worker.data
+    return len(data.fast), len(data.slow), data.fast.total_weight
+
+
+@pytest.mark.long
+@pytest.mark.needs_no_sanitizer
+def test_dask_spills_as_many_arrays_as_it_spills_of_numpy_s_and_they_come_back(tmp_path):
+    from distributed import wait
+
+    by_weight = dict.fromkeys((f"distributed.worker.memory.{name}" for name in ("spill", "pause", "terminate")), False)
+    with dask_cluster(tmp_path, 100 << 20, **by_weight) as (client, (first, second)):
+        stores = {}
+        for kind in ("NumPy", "Array"):
+            chunks = client.map(filled, range(30), kind=kind, workers=[first], pure=False)
+            wait(chunks)
+            stores[kind] = client.run(store, workers=[first])[first]
+            if kind == "Array":
+                assert set(client.nbytes(summary=False).values()) == {4 << 20}
+                seen = client.gather(client.map(facts_of, chunks, workers=[second]))
+                assert [facts[1:] for facts in seen] == [
+                    (False, float(filled(seed, "NumPy")[-1])) for seed in range(30)
+                ]
+            del chunks
+            while any(client.run(store)[first]):
+                time.sleep(0.05)
+        assert stores["Array"] == stores["NumPy"]
+        in_memory, on_disk, nbytes = stores["Array"]
+        assert (in_memory + on_disk, nbytes) == (30, in_memory * 4 << 20)
+        assert on_disk > 10
+
+
+@pytest.mark.long
+@pytest.mark.needs_no_sanitizer
+def test_results_of_a_killed_worker_are_made_again_and_a_task_that_kills_ends(tmp_path):
+    from distributed import KilledWorker, wait
+
+    with dask_cluster(tmp_path, **{"distributed.scheduler.allowed-failures": 1}) as (client, _):
+        chunks = client.map(filled, range(8))
+        wait(chunks)
+        ((first,),) = client.who_has(chunks[:1]).values()
+        scattered = client.scatter(filled(0), workers=[first], hash=False)
+        pid = client.run(os.getpid, workers=[first])[first]
+        os.kill(pid, signal.SIGKILL)
+        again = client.gather(client.map(facts_of, chunks))
+        assert pid not in {who for who, *_ in again}
+        assert [item for *_, item in again] == [float(filled(seed, "NumPy")[-1]) for seed in range(8)]
+        with pytest.raises(CancelledError):
+            scattered.result(60)
+        with pytest.raises(KilledWorker):
+            client.submit(end_this_worker, chunks[0]).result(60)
+
+
+# ---- docs/clusters.md ----
+
+
+@pytest.mark.long
+@pytest.mark.needs_no_sanitizer
+def test_the_page_s_commands_start_a_cluster_and_its_code_runs_there(tmp_path):
+    """The first commands of clusters.md, and its blocks for Dask."""
+    distributed = pytest.importorskip("distributed")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    commands = next(block.text for block in blocks("docs/clusters.md") if block.language == "sh")
+    commands = commands.replace("studio.local", "127.0.0.1").replace("8786", str(port))
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "DASK_TEMPORARY_DIRECTORY": str(tmp_path),
+    }
+    with contextlib.ExitStack() as stack:
+        for line in commands.splitlines():
+            program = [sys.executable, "-m", *shlex.split(line, comments=True), "--dashboard-address", "127.0.0.1:0"]
+            process = stack.enter_context(
+                subprocess.Popen(program, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)
+            )
+            stack.callback(process.terminate)
+        names = {"np": np, "md": md, "__name__": "__main__"}
+        first, last = (text for text in all_recipes("clusters.md") if "import ray" not in text)
+        exec(first.replace("studio.local:8786", f"127.0.0.1:{port}"), names)
+        client = stack.enter_context(names["client"])
+        assert isinstance(client, distributed.Client)
+        assert names["sums"] == [float(filled(seed, "NumPy").sum()) for seed in range(8)]
+        exec(last, names)
+        assert client.submit(names["double"], md.ones(3)).result(60).tolist() == [1.0] * 3
+
+
+# ---- Ray ----
+
+
+@pytest.mark.long
+@pytest.mark.needs_no_sanitizer
+@pytest.mark.needs_ray
+def test_ray_moves_arrays_between_nodes_spills_them_and_makes_those_again_that_died(monkeypatch):
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    monkeypatch.setenv("RAY_raylet_start_wait_time_s", "200")
+    monkeypatch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "1")
+    done = run_child(SUPPORT / "ray_cluster.py", timeout=600)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    last = float(filled(0, "NumPy")[-1])
+    (first, *seen), (second, *also_seen) = found["seen"]
+    assert first != second
+    assert seen == also_seen == [True, last]
+    assert found["sums of the page"] == [1 << 20] * 8
+    assert found["is the store's memory"] == [True, True]
+    assert found["small is readonly"]
+    assert found.get("in flight", [False, 1 << 20]) == [False, 1 << 20]
+    assert found["killed"] == "WorkerCrashedError"
+    assert found["from disk"]
+    assert found["files"] > 0
+    assert found["made again"]

@@ -340,38 +340,22 @@ def raise_metal_error():
     raise md.MetalError("Buffer: There is no Metal.")
 
 
-def with_arrays(array):
-    """A task of the cluster."""
-    return os.getpid(), array.readonly, array, md.asarray(np.asarray(array) + 1)
-
-
-@pytest.mark.long
-@pytest.mark.needs_no_sanitizer
-def test_a_cluster_of_two_workers_moves_arrays(tmp_path, monkeypatch):
-    """Real `distributed`: a scheduler and two workers, each a process of its own."""
-    pytest.importorskip("distributed")
-    import dask
-    from distributed import Client, LocalCluster
-
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
-    local = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None, "host": "127.0.0.1"}
-    with (
-        dask.config.set({"temporary-directory": str(tmp_path), "distributed.worker.use-file-locking": False}),
-        LocalCluster(**local) as cluster,
-        Client(cluster) as client,
-    ):
-        names = list(client.scheduler_info()["workers"])
-        assert len(names) == 2
-        array = filled((512, 1024))
-        here = client.scatter(array, workers=names[:1], hash=False)
-        first = client.submit(with_arrays, here, workers=names[:1], pure=False)
-        second = client.submit(with_arrays, here, workers=names[1:], pure=False)  # from worker to worker
-        (pid, is_readonly, back, plus), (other, other_readonly, other_back, _) = client.gather([first, second])
-        assert len({pid, other, os.getpid()}) == 3
-        assert not is_readonly
-        assert not other_readonly
-        assert raw(back) == raw(other_back) == raw(array)
-        assert np.array_equal(np.asarray(plus), np.asarray(array) + 1)
-        back[0, 0] = 3.0
-        quiet = client.submit(with_arrays, array.as_readonly(), pure=False).result()
-        assert quiet[1]
+@pytest.mark.needs_softmetal
+@pytest.mark.parametrize("storage", ["shared", "private"])
+def test_a_pickler_that_tries_again_sends_an_error_and_not_what_failed_gpu_work_left(storage, settings):
+    stream = md.Stream()
+    settings(fail="commit=Internal")
+    array = md.ones((2, 3), storage=storage).copy(stream=stream)
+    settings(fail=None)
+    with pytest.raises(md.MetalError, match="Internal") as first:
+        pickle.dumps(array)
+    try:
+        raise first.value
+    except md.MetalError:
+        again = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps([array, md.ones(2)]))))
+    assert again[1].tolist() == [1.0, 1.0]
+    text = r"an Array of shape \(2, 3\) and dtype float32 could not be sent: .*MTLCommandBufferErrorInternal"
+    with pytest.raises(md.MetalError, match=text):
+        np.asarray(again[0])
+    array.fill(3)
+    assert pickle.loads(pickle.dumps(array)).tolist() == [[3.0] * 3] * 2
