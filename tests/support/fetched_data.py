@@ -97,6 +97,36 @@ PACKAGES = (
         FOR_ANY_MAC,
         r"Quartz/CoreVideo/_metadata\.py",
     ),
+    Package(
+        "pyobjc-framework-CoreML==12.2.2",
+        "be7700e4acd57fea051454a5456fa78aa9fea21da952ba561a704f8e0d7daff2",
+        FOR_ANY_MAC,
+        r"CoreML/_metadata\.py",
+    ),
+    Package(
+        "pyobjc-framework-CoreMedia==12.2.2",
+        "f6f8150428e6ae40d6b97714f6933b8c4322f3fb94de9bfcb206d00cb021f464",
+        FOR_ANY_MAC,
+        r"CoreMedia/_metadata\.py",
+    ),
+    Package(
+        "pyobjc-framework-AVFoundation==12.2.2",
+        "6a1baf030b9c7997b99e38450e84ea7398c8ca9e762660ba9019c20837e733a0",
+        FOR_ANY_MAC,
+        r"AVFoundation/_metadata\.py",
+    ),
+    Package(
+        "pyobjc-framework-MetalPerformanceShaders==12.2.2",
+        "31178f26ad7f34b57dbdfc891a47aa84ffd082b0030a388a31499fe6e1cd92e4",
+        FOR_ANY_MAC,
+        r"MetalPerformanceShaders/_metadata\.py",
+    ),
+    Package(
+        "pyobjc-framework-MetalPerformanceShadersGraph==12.2.2",
+        "1e94705ba9c5bad35fe9f6dc20a085a975a2b624f859d8481039b3edd5559481",
+        FOR_ANY_MAC,
+        r"MetalPerformanceShadersGraph/_metadata\.py",
+    ),
     Package(  # which operators MPS has
         "torch==2.13.0",
         "2fe228aba290d14b9f31b049be550dbd469c3fd3013d7a19705b30454da97027",

@@ -35,6 +35,7 @@ class Tables:
         self.expressions: dict[str, str] = {}
         self.structs: dict[str, tuple[str, list[str]]] = {}  # name: (type, fields)
         self.selectors: set[str] = set()
+        self.classes: set[str] = set()  # those that have a selector here
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                 self._read_list(node.targets[0].id, node.value)
@@ -61,8 +62,9 @@ class Tables:
         if name == "createStructType":
             fields = [field.value for field in call.args[2].elts] if isinstance(call.args[2], ast.List) else []
             self.structs[call.args[0].value.rpartition(".")[2]] = (text_of(call.args[1]), fields)
-        elif name == "r" and len(call.args) == 3:
-            self.selectors.add(call.args[1].value.decode())
+        elif (name == "r" and len(call.args) == 3) or name == "registerNewKeywordsFromSelector":
+            self.classes.add(text_of(call.args[0]))
+            self.selectors.add(text_of(call.args[1]))
 
 
 def text_of(node: ast.expr) -> str:
@@ -72,15 +74,12 @@ def text_of(node: ast.expr) -> str:
 
 @cache
 def tables(framework: str) -> Tables:
-    ready()
-    folder = {
-        "Metal": "pyobjc-framework-Metal/Metal",
-        "Foundation": "pyobjc-framework-Cocoa/Foundation",
-        "CoreFoundation": "pyobjc-framework-Cocoa/CoreFoundation",
-        "IOSurface": "pyobjc-framework-IOSurface/IOSurface",
-        "CoreVideo": "pyobjc-framework-Quartz/Quartz/CoreVideo",
-    }[framework]
-    return Tables(fetched_data.kept_in() / folder / "_metadata.py")
+    wheel, folder = {
+        "Foundation": ("Cocoa", "Foundation"),
+        "CoreFoundation": ("Cocoa", "CoreFoundation"),
+        "CoreVideo": ("Quartz", "Quartz/CoreVideo"),
+    }.get(framework, (framework, framework))
+    return Tables(fetched_data.folder(f"pyobjc-framework-{wheel}") / folder / "_metadata.py")
 
 
 @cache
