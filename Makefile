@@ -16,7 +16,7 @@ PYTEST := $(PY) -m pytest -q -n auto --maxprocesses 4 --dist loadfile --no-loads
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all nightly budgets settings torches bench lint format asan tsan arm64 kernels mutants instructions coverage streams model soak docs notebooks first-day conformance dist build clean distclean
+.PHONY: help demo test test-all nightly budgets settings versions bench lint format asan tsan arm64 kernels mutants instructions coverage streams model soak docs notebooks first-day conformance dist build clean distclean
 
 help:
 	@echo 'make demo      one write seen by every framework, what this machine can share, and a kernel'
@@ -36,7 +36,8 @@ help:
 	@echo 'make model     STEPS=100000 SEED=1: anything in any order beside NumPy; then under both sanitizers'
 	@echo 'make soak      a million exchanges by every route: time, growth, buffers left'
 	@echo 'make settings  the tests that use the GPU under each reading of what Metal leaves open'
-	@echo 'make torches   what uses torch, with the oldest torch that shares and with the newest; downloads 3 GB for each'
+	@echo 'make versions  what uses torch, NumPy, MLX, JAX and tvm-ffi, with the oldest and newest that share; then the large'
+	@echo '               frameworks of docs/interop.md; downloads 7 GB; ARGS=numpy==2.0.2 is one'
 	@echo 'make bench     the benchmarks'
 	@echo 'make instructions  counts what each hot call executes: at most 3 % more than benchmarks/instructions.json'
 	@echo 'make docs      the site, written to build/site, and docs/inside/protocol.md'
@@ -117,8 +118,8 @@ kernels: build $(CLANG_17)
 	SOFTMETAL_CXX='$(CURDIR)/$(CLANG_17) c++' $(PYTEST) tests/kernels -k real $(ARGS)
 	SOFTMETAL_KERNEL_CHECK=1 $(PYTEST) tests/kernels -k real $(ARGS)
 
-torches: build
-	$(PY) tools/torches.py $(ARGS)
+versions: build
+	$(PY) tools/versions.py $(ARGS)
 
 mutants: build
 	$(PY) tools/mutants.py $(ARGS)
@@ -174,7 +175,7 @@ budgets:
 	@echo $(BUDGETS)
 
 # All that is too long for a push; one target after another, and each is tried.
-NIGHTLY = test-all lint instructions settings torches kernels coverage streams model conformance docs notebooks first-day dist \
+NIGHTLY = test-all lint instructions settings versions kernels coverage streams model conformance docs notebooks first-day dist \
     "asan ARGS=tests" "tsan ARGS=tests" "arm64 ARGS=tests" soak mutants \
     "mutants ARGS=--of=softmetal" "mutants ARGS=--of=python"
 nightly:

@@ -2,7 +2,7 @@
 
     .venv/bin/python -m pytest -n0 -s tests/torch_mps/test_pytorchs_suite.py        # prints the share that passes
 
-The same with build/torch-2.12.1/bin/python, which `tools/torches.py 2.12.1` makes, has the torch of the suite's release.
+The same with build/torch-2.12.1/bin/python, which `tools/versions.py torch==2.12.1` makes, has the torch of the suite's release.
 
 What fails is listed with its cause.  A line of the list that passes is stale, and fails.  Tests that PyTorch expects to
 fail on a Mac, and that pass here, are counted apart: the CPU has operators and numbers that MPS lacks.
