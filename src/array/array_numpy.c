@@ -284,6 +284,24 @@ array_numpy_assign(const char *function, ArrayObject *dst, PyObject *value)
 
 /* ---- refusals ---- */
 
+/* NumPy before 2.1 has no word for it in DLPack.  NULL: this one is not read-only. */
+static PyObject *
+refusal_of_readonly(const char *function, PyObject *ndarray)
+{
+    Py_buffer view;
+    if (PyObject_GetBuffer(ndarray, &view, PyBUF_STRIDES) < 0) {
+        PyErr_Clear();
+        return NULL;
+    }
+    PyObject *text =
+        !view.readonly ? NULL
+                       : PyUnicode_FromFormat("%s: this NumPy cannot export a read-only array; "
+                                              "call asarray(x), or install NumPy 2.1.",
+                                              function);
+    PyBuffer_Release(&view);
+    return text;
+}
+
 /* A better text than NumPy's "DLPack only supports ...": owned (+1).  NULL: NumPy's own will
  * do. */
 static PyObject *
@@ -295,10 +313,9 @@ better_refusal(md_state *state, const char *function, PyObject *ndarray)
         return NULL;
     }
     if (dtype_type_convert(state, function, named, &dtype) == 0) {
-        /* NumPy exports all other types: the dtype was not the reason */
-        bool is_theirs = dtype_buffer_format(dtype) == NULL;
-        text = !is_theirs
-                   ? NULL
+        /* NumPy exports all other types: there the dtype is not the reason */
+        text = dtype_buffer_format(dtype) != NULL
+                   ? refusal_of_readonly(function, ndarray)
                    : PyUnicode_FromFormat(
                          "%s: NumPy cannot export %R, a type of ml_dtypes; call asarray(x).",
                          function, named);

@@ -235,6 +235,8 @@ def test_asarray_takes_read_only_memory_of_a_numpy_whose_dlpack_has_no_word_for_
     assert array.readonly == (copy is not True)
     assert md.shares_memory(array, np.frombuffer(DATA, "uint8")) == (copy is not True)
     assert array.tolist() == list(DATA)
+    with pytest.raises(BufferError, match=r"cannot export a read-only array; call asarray\(x\), or install NumPy 2.1"):
+        md.from_dlpack(memory, copy=copy)
     with pytest.raises(BufferError, match="DLPack has no element type for"):  # as without read-only
         md.asarray(np.zeros(2, "M8[s]").view(old))
 
