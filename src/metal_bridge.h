@@ -318,8 +318,13 @@ bridge_status bridge_encode_kernel(bridge_commands *commands, bridge_kernel *ker
  * borrowed until it returns. */
 typedef void bridge_completed(void *context, bridge_commands *commands, bridge_status status,
                               const bridge_error *error);
-/* How long the GPU worked on commands that are complete, in seconds. */
-double bridge_commands_seconds(bridge_commands *commands);
+/* Of commands that are complete, in seconds of Metal's clock: when the CPU began to schedule them, and when
+ * the GPU began and ended. */
+typedef struct bridge_times {
+    double scheduled, started, ended;
+} bridge_times;
+
+void bridge_commands_times(bridge_commands *commands, bridge_times *out);
 /* Takes over `commands`. */
 void bridge_commands_commit(bridge_commands *commands, bridge_completed *completed,
                             void *context);

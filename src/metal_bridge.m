@@ -1326,12 +1326,14 @@ run_completed(completion_block *self, id<MTLCommandBuffer> commands)
                     is_done ? BRIDGE_OK : BRIDGE_COMMAND_FAILED, &error);
 }
 
-double
-bridge_commands_seconds(bridge_commands *commands)
+void
+bridge_commands_times(bridge_commands *commands, bridge_times *out)
 {
     IN_POOL;
     id<MTLCommandBuffer> object = commands_object(commands);
-    return [object GPUEndTime] - [object GPUStartTime];
+    out->scheduled = [object kernelStartTime];
+    out->started = [object GPUStartTime];
+    out->ended = [object GPUEndTime];
 }
 
 void

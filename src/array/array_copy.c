@@ -264,7 +264,9 @@ copy_on_cpu(const char *function, array_side *dst, array_side *src, bool is_bits
         (void)side_unmap(function, src, &from, false);
         return -1;
     }
+    double started = timeline_begin();
     bool is_done = move_items(dst, to.origin, src, from.origin, is_bits);
+    array_side_show_copy(function, dst, src, started);
     (void)side_unmap(function, src, &from, false);
     int result = side_unmap(function, dst, &to, is_done);
     if (!is_done) {

@@ -144,6 +144,7 @@ array_numpy_copy(const char *function, ArrayObject *self)
     array_creation what = array_like(self);
     what.mode = BRIDGE_SHARED;
     what.is_padded = !dtype_is_whole_bytes(self->dtype);
+    timeline_because(TIMELINE_PRIVATE);
     PyObject *copy = array_copied(function, self, &what, NULL);
     PyObject *view = copy == NULL ? NULL : array_numpy_view(function, array_cast(copy));
     Py_XDECREF(copy);

@@ -30,6 +30,31 @@ is_array(const array_side *side)
     return side->array != NULL && (side->kept == NULL || is_private(side->array));
 }
 
+/* ---- in a timeline ---- */
+
+static void
+show_side(const array_side *side, const void **handle, uint32_t *mode)
+{
+    const metal_storage *storage = side->array == NULL ? NULL : array_storage(side->array);
+    *handle = storage == NULL ? NULL : storage->handle;
+    *mode = storage == NULL ? TIMELINE_CPU : storage->mode;
+}
+
+void
+array_side_show_copy(const char *function, const array_side *dst, const array_side *src,
+                     double started)
+{
+    timeline_record copy = {0};
+    if (started != 0) {
+        show_side(dst, &copy.dst, &copy.dst_mode);
+        show_side(src, &copy.src, &copy.src_mode);
+        copy.nbytes = (size_t)(layout_volume(&dst->layout) * dst->layout.itemsize);
+        place_note();
+        timeline_name(function);
+        timeline_copied(started, copy);
+    }
+}
+
 /* ---- submitting ---- */
 
 /* What one call needs. */
@@ -62,6 +87,7 @@ run(const queue_call *call, const work_items *dst, const work_items *src, const 
     bool waits)
 {
     uint64_t value;
+    timeline_name(call->function);
     bridge_status status =
         WITHOUT_GIL(src != NULL ? work_items_copy(call->stream, dst, src, &value)
                                 : work_items_fill(call->stream, dst, item, &value));
@@ -116,7 +142,9 @@ upload(const queue_call *call, const array_side *dst, const array_side *src, boo
     if (stage == NULL) {
         return -1;
     }
+    double started = timeline_begin();
     copy_nogil(&dense, stage->address, &src->layout, address_of(src));
+    array_side_show_copy(call->function, dst, src, started);
     work_items to = items_of(dst), from = {stage, 0, &dense};
     int result = run(call, &to, &from, NULL, waits);
     storage_release(stage); /* the work keeps it */
@@ -134,7 +162,9 @@ download(const queue_call *call, const array_side *dst, const array_side *src)
     work_items to = {stage, 0, &dense}, from = items_of(src);
     int result = run(call, &to, &from, NULL, true);
     if (result == 1) {
+        double started = timeline_begin();
         copy_nogil(&dst->layout, address_of(dst), &dense, stage->address);
+        array_side_show_copy(call->function, dst, src, started);
     }
     storage_release(stage);
     return result;

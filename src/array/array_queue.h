@@ -34,4 +34,8 @@ int array_queue_copy(const char *function, const array_side *dst, const array_si
 int array_queue_fill(const char *function, ArrayObject *dst, const char *item,
                      metal_stream *stream);
 
+/* Show in a timeline that the CPU has copied the items since `started`; 0: none is open. */
+void array_side_show_copy(const char *function, const array_side *dst, const array_side *src,
+                          double started);
+
 #endif /* MD_ARRAY_QUEUE_H */

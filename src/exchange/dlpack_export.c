@@ -190,6 +190,7 @@ dlpack_export(ArrayObject *self, const export_request *request)
         return export_in_place(self, request, 0);
     }
     if (reason.code != REFUSED_READONLY && request->copy != 0) {
+        timeline_because((unsigned)TIMELINE_FAULT + reason.code);
         return export_copy(self, request);
     }
     if (reason.code == REFUSED_READONLY) {

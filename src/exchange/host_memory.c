@@ -206,6 +206,7 @@ host_memory_import(md_state *state, const char *function, const host_items *item
         if (copy == 0) {
             return refuse(state, function, &reason);
         }
+        timeline_because((unsigned)TIMELINE_FAULT + reason.code);
     }
     return copy_items(state, function, items, device);
 }

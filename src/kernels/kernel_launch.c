@@ -95,8 +95,12 @@ static int
 submit(kernel_call *call, const bridge_grid *grid, work_time *time, uint64_t *value)
 {
     launch_job job = {call, grid};
+    work_look look = {TIMELINE_KERNEL, 0};
+    if (timeline_on()) {
+        timeline_name(PyUnicode_AsUTF8(call->kernel->name));
+    }
     bridge_status status =
-        WITHOUT_GIL(work_submit(call->stream, call->operands, call->operand_count,
+        WITHOUT_GIL(work_submit(call->stream, look, call->operands, call->operand_count,
                                 encode_launch, &job, time, value));
     return errors_check_status(call->state, call->kernel->function, status, NULL, 0);
 }

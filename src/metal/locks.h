@@ -18,6 +18,7 @@ typedef enum lock_name {
     LOCK_STREAMS,
     LOCK_LOOKUP,
     LOCK_POOL,
+    LOCK_TIMELINE,
     LOCK_COUNT,
 } lock_name;
 

@@ -48,6 +48,7 @@ move_items(const staged_range *range, const strided_layout *layout, int64_t offs
         return status;
     }
     uint64_t value;
+    timeline_because(TIMELINE_STAGED);
     work_items there = {range->storage, offset_bytes, layout};
     work_items here = {range->stage, offset_bytes - (int64_t)range->offset_bytes, layout};
     status = is_read ? work_items_copy(stream, &here, &there, &value)

@@ -67,7 +67,9 @@ make(bridge_queue *queue, const device_record *device, metal_stream **out)
                : is_metals        ? BRIDGE_NO_COMMAND
                                   : BRIDGE_NO_MEMORY;
     }
+    static uint32_t last_serial; /* atomic */
     stream->refs = 1;
+    stream->serial = __atomic_add_fetch(&last_serial, 1, __ATOMIC_RELAXED);
     stream->device = device;
     stream->queue = queue;
     stream->event = event;

@@ -20,6 +20,7 @@
  *     the event's value is 2 or more: it is ahead of the clean-up */
 typedef struct metal_stream {
     uint32_t refs;               /* atomic */
+    uint32_t serial;             /* from 1: no two streams of a process have one */
     const device_record *device; /* borrowed for ever */
     bridge_queue *queue;         /* owned (+1) */
     bridge_event *event;         /* owned (+1) */

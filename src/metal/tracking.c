@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "metal/locks.h"
+#include "metal/timeline.h"
 
 #define SLOTS 256
 
@@ -135,6 +136,19 @@ tracking_release_marks(stream_mark *marks, int count)
     }
 }
 
+static void
+wait_for(const stream_mark *mark, const bridge_buffer *buffer)
+{
+    bool is_reached = stream_has_reached(mark->stream, mark->value);
+    double started = is_reached ? 0 : timeline_begin();
+    (void)stream_wait(mark->stream, mark->value, STREAM_FOREVER);
+    if (started != 0) {
+        timeline_waited(started, NULL, (timeline_record){.stream = mark->stream->serial,
+                                                   .value = mark->value,
+                                                   .dst = buffer});
+    }
+}
+
 bridge_status
 tracking_wait(const bridge_buffer *buffer, bool is_for_writing, bridge_error *error)
 {
@@ -142,7 +156,7 @@ tracking_wait(const bridge_buffer *buffer, bool is_for_writing, bridge_error *er
     bridge_status status = BRIDGE_OK;
     int count = tracking_copy_marks(buffer, is_for_writing, marks);
     for (int i = 0; i < count; i++) {
-        (void)stream_wait(marks[i].stream, marks[i].value, STREAM_FOREVER);
+        wait_for(&marks[i], buffer);
         if (status == BRIDGE_OK && !marks[i].is_of_earlier_owner &&
             tracking_take_failure(marks[i].stream, error)) {
             status = BRIDGE_COMMAND_FAILED;

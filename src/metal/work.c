@@ -12,6 +12,7 @@ typedef struct piece {
     metal_stream *stream; /* owned (+1) */
     work_time *time;      /* owned (+1); NULL: nobody asks */
     uint64_t value;
+    uint64_t number; /* in the timeline; 0: none is open */
     int count;
     metal_storage *uses[]; /* each owned (+1) */
 } piece;
@@ -49,6 +50,20 @@ work_time_seconds(const work_time *time)
 
 /* ---- when the GPU is done ---- */
 
+static void
+note_times(const piece *done, bridge_commands *commands, bool has_failed)
+{
+    bridge_times times;
+    if (done->number == 0 && (done->time == NULL || has_failed)) {
+        return;
+    }
+    bridge_commands_times(commands, &times);
+    if (done->time != NULL && !has_failed) {
+        done->time->seconds = times.ended - times.started;
+    }
+    timeline_end(done->number, times.scheduled, times.started, times.ended, has_failed);
+}
+
 /* The order matters: a thread that finds the buffer free must find the failure too, and one
  * that is woken must find nothing of ours alive, and the time. */
 static void
@@ -62,9 +77,7 @@ clean_up(void *context, bridge_commands *commands, bridge_status status,
     if (has_failed) {
         stream_note_failure(done->stream, error);
     }
-    else if (done->time != NULL) {
-        done->time->seconds = bridge_commands_seconds(commands);
-    }
+    note_times(done, commands, has_failed);
     work_time_release(done->time);
     /* A failed command buffer may have signalled nothing, and other queues wait. */
     bridge_event_raise(done->stream->event, done->value);
@@ -91,11 +104,61 @@ typedef struct event_wait {
     uint64_t value;
 } event_wait;
 
+/* What is to be encoded. */
+typedef struct piece_plan {
+    work_look look;
+    event_wait first;
+    const work_operand *operands;
+    int count;
+    work_encoder *encode; /* NULL: nothing */
+    void *context;
+    work_time *time; /* borrowed; NULL: nobody asks */
+} piece_plan;
+
+/* The first operand that is written, and the first that is not.  Behind the lock that orders submissions: the
+ * timeline's order is that of the streams' values. */
+static uint64_t
+record_piece(const metal_stream *stream, const piece_plan *plan)
+{
+    timeline_record record = {.kind = (uint8_t)plan->look.kind,
+                              .stream = stream->serial,
+                              .value = stream->submitted + 1,
+                              .nbytes = plan->look.nbytes,
+                              .dst_mode = TIMELINE_CPU,
+                              .src_mode = TIMELINE_CPU,
+                              .scheduled = NAN,
+                              .started = NAN,
+                              .ended = NAN};
+    for (int i = plan->count; i-- > 0;) {
+        const metal_storage *storage = plan->operands[i].storage;
+        if (plan->operands[i].is_written) {
+            record.dst = storage->handle;
+            record.dst_mode = storage->mode;
+        }
+        else {
+            record.src = storage->handle;
+            record.src_mode = storage->mode;
+        }
+    }
+    return timeline_add(&record);
+}
+
+/* What the piece of the timeline waits for; 0: none is open. */
+static void
+record_wait(uint64_t number, timeline_record what)
+{
+    if (number != 0) {
+        what.kind = TIMELINE_GPU_WAITS;
+        what.waiter = number;
+        (void)timeline_add(&what);
+    }
+}
+
 /* Every wait of one operand; returns how many.  Metal orders commands of one queue that use a
  * tracked buffer; commands that use an untracked one must wait for their own stream as well. */
 static int
 encode_waits_for(bridge_commands *commands, const metal_stream *stream,
-                 const work_operand *operand)
+                 const work_operand *operand, uint64_t number)
 {
     stream_mark marks[TRACKING_MARKS];
     bridge_buffer *handle = operand->storage->handle;
@@ -103,6 +166,9 @@ encode_waits_for(bridge_commands *commands, const metal_stream *stream,
                                      bridge_buffer_is_tracked(handle), marks);
     for (int i = 0; i < count; i++) {
         bridge_encode_wait(commands, marks[i].stream->event, marks[i].value);
+        record_wait(number, (timeline_record){.stream = marks[i].stream->serial,
+                                              .value = marks[i].value,
+                                              .dst = handle});
     }
     return count;
 }
@@ -125,19 +191,21 @@ work_encode_wait(bridge_commands *commands, bridge_event *event, uint64_t value)
  * not begun: so each piece waits for the last one that did, until that is done.  SPEC
  * MTLCommandBuffer encodeWaitForEvent:value:; wgpu pull request 9483 */
 static bool
-encode_waits(bridge_commands *commands, const metal_stream *stream, event_wait first,
-             const work_operand *operands, int count)
+encode_waits(bridge_commands *commands, const metal_stream *stream, const piece_plan *plan,
+             uint64_t number)
 {
     int waits = 0;
     if (stream->waiting > __atomic_load_n(&stream->completed, __ATOMIC_ACQUIRE)) {
         waits += work_encode_wait(commands, stream->event, stream->waiting);
     }
-    if (first.event != NULL) {
-        bridge_encode_wait(commands, first.event, first.value);
+    if (plan->first.event != NULL) {
+        bridge_encode_wait(commands, plan->first.event, plan->first.value);
+        record_wait(number,
+                    (timeline_record){.event = plan->first.event, .value = plan->first.value});
         waits++;
     }
-    for (int i = 0; i < count; i++) {
-        waits += encode_waits_for(commands, stream, &operands[i]);
+    for (int i = 0; i < plan->count; i++) {
+        waits += encode_waits_for(commands, stream, &plan->operands[i], number);
     }
     return waits > 0;
 }
@@ -182,16 +250,6 @@ commit(bridge_commands *commands, piece *work, const work_operand *operands, boo
     return value;
 }
 
-/* What is to be encoded. */
-typedef struct piece_plan {
-    event_wait first;
-    const work_operand *operands;
-    int count;
-    work_encoder *encode; /* NULL: nothing */
-    void *context;
-    work_time *time; /* borrowed; NULL: nobody asks */
-} piece_plan;
-
 /* Behind the lock that orders submissions. */
 static bridge_status
 encode_and_commit_locked(bridge_commands *commands, piece *work, const piece_plan *plan,
@@ -200,11 +258,14 @@ encode_and_commit_locked(bridge_commands *commands, piece *work, const piece_pla
     if (!reserve(plan->operands, plan->count)) {
         return BRIDGE_NO_MEMORY;
     }
-    bool waits = encode_waits(commands, work->stream, plan->first, plan->operands, plan->count);
+    uint64_t number = work->number =
+        timeline_on() ? record_piece(work->stream, plan) : 0;
+    bool waits = encode_waits(commands, work->stream, plan, number);
     bridge_status status =
         plan->encode == NULL ? BRIDGE_OK : plan->encode(commands, plan->context);
     if (status != BRIDGE_OK) {
         unreserve(plan->operands, plan->count);
+        timeline_drop(number);
         return status;
     }
     if (plan->time != NULL) {
@@ -230,6 +291,11 @@ submit(metal_stream *stream, const piece_plan *plan, uint64_t *value)
         return status;
     }
     *work = (piece){.stream = stream, .time = plan->time, .count = plan->count};
+    if (timeline_on() && timeline_wants_queue(stream->serial)) {
+        timeline_queue queue = {.stream = stream->serial, .event = stream->event};
+        bridge_queue_copy_label(stream->queue, queue.label, sizeof queue.label);
+        timeline_tell_queue(&queue);
+    }
     lock_take(LOCK_TRACKING);
     bridge_status status = encode_and_commit_locked(commands, work, plan, value);
     lock_drop(LOCK_TRACKING);
@@ -241,10 +307,11 @@ submit(metal_stream *stream, const piece_plan *plan, uint64_t *value)
 }
 
 bridge_status
-work_submit(metal_stream *stream, const work_operand *operands, int count, work_encoder *encode,
-            void *context, work_time *time, uint64_t *value)
+work_submit(metal_stream *stream, work_look look, const work_operand *operands, int count,
+            work_encoder *encode, void *context, work_time *time, uint64_t *value)
 {
-    piece_plan plan = {.operands = operands,
+    piece_plan plan = {.look = look,
+                       .operands = operands,
                        .count = count,
                        .encode = encode,
                        .context = context,
@@ -273,7 +340,11 @@ work_copy(metal_stream *stream, metal_storage *src, metal_storage *dst, const br
 {
     copy_job job = {src->handle, dst->handle, runs, count};
     const work_operand operands[] = {{src, false}, {dst, true}};
-    return work_submit(stream, operands, 2, encode_copy, &job, NULL, value);
+    work_look look = {TIMELINE_COPY, 0};
+    for (size_t i = 0; timeline_on() && i < count; i++) {
+        look.nbytes += runs[i].nbytes;
+    }
+    return work_submit(stream, look, operands, 2, encode_copy, &job, NULL, value);
 }
 
 typedef struct fill_job {
@@ -295,7 +366,8 @@ work_fill(metal_stream *stream, metal_storage *dst, size_t offset_bytes, size_t 
 {
     fill_job job = {dst->handle, offset_bytes, nbytes, byte};
     work_operand operand = {dst, true};
-    return work_submit(stream, &operand, 1, encode_fill, &job, NULL, value);
+    return work_submit(stream, (work_look){TIMELINE_FILL, nbytes}, &operand, 1, encode_fill,
+                       &job, NULL, value);
 }
 
 /* ---- marks and waits ---- */
@@ -303,7 +375,7 @@ work_fill(metal_stream *stream, metal_storage *dst, size_t offset_bytes, size_t 
 bridge_status
 work_mark(metal_stream *stream, uint64_t *value)
 {
-    return work_submit(stream, NULL, 0, NULL, NULL, NULL, value);
+    return work_submit(stream, (work_look){TIMELINE_MARK, 0}, NULL, 0, NULL, NULL, NULL, value);
 }
 
 uint64_t
@@ -372,7 +444,8 @@ submit_wait(metal_stream *stream, event_wait first, metal_storage *storage)
     int count = storage != NULL && storage->handle != NULL;
     bool can_touch =
         count > 0 && storage->device == stream->device && work_can_touch(stream->device);
-    piece_plan plan = {.first = first,
+    piece_plan plan = {.look = {TIMELINE_WAIT, 0},
+                       .first = first,
                        .operands = &operand,
                        .count = count,
                        .encode = can_touch ? encode_touch : NULL,
@@ -407,7 +480,8 @@ work_mark_storage(metal_stream *stream, metal_storage *storage, stream_mark *out
     }
     if (count > 1) {
         work_operand operand = {storage, true};
-        status = work_submit(stream, &operand, 1, NULL, NULL, NULL, &out->value);
+        status = work_submit(stream, (work_look){TIMELINE_MARK, 0}, &operand, 1, NULL, NULL,
+                             NULL, &out->value);
         if (status != BRIDGE_OK) { /* unreached: no test makes it fail here */
             stream_release(stream);
             *out = (stream_mark){.stream = NULL};

@@ -14,6 +14,7 @@
 
 #include "metal/storage.h"
 #include "metal/stream.h"
+#include "metal/timeline.h"
 
 #define WORK_MAX_OPERANDS 31 /* SPEC MTLComputeCommandEncoder: buffers of a kernel */
 
@@ -38,12 +39,18 @@ void work_time_release(work_time *time); /* any thread; NULL is allowed */
 /* In seconds, once the piece is done; NAN where it failed.  A wait that the piece begins with may
  * count: nothing else should be in flight on its operands. */
 double work_time_seconds(const work_time *time);
+/* What a timeline shows of a piece. */
+typedef struct work_look {
+    timeline_kind kind;
+    size_t nbytes; /* that are copied or filled */
+} work_look;
+
 /* Commit one command buffer: what is encoded runs after all work in flight that it depends
  * on.  The storages live until it is done.  On BRIDGE_OK `*value` is what the stream reaches
  * then; on anything else nothing was committed.  The piece keeps `time` until it is done; NULL:
  * nobody asks. */
-bridge_status work_submit(metal_stream *stream, const work_operand *operands, int count,
-                          work_encoder *encode, void *context, work_time *time,
+bridge_status work_submit(metal_stream *stream, work_look look, const work_operand *operands,
+                          int count, work_encoder *encode, void *context, work_time *time,
                           uint64_t *value);
 
 /* Copy runs of bytes; each is a multiple of 4 and so are its offsets.  SPEC

@@ -82,8 +82,8 @@ encode_job(bridge_commands *commands, void *context)
 
 /* The kernels are there before the lock that orders submissions is taken. */
 static bridge_status
-submit_job(metal_stream *stream, const work_operand *operands, int count, copy_job *job,
-           uint64_t *value)
+submit_job(metal_stream *stream, timeline_kind kind, const work_operand *operands, int count,
+           copy_job *job, uint64_t *value)
 {
     for (int i = 0; i < job->count; i++) {
         int unit = copy_grid_kernel(&job->plans[i], base_of(job->dsts[i]), src_base(job, i));
@@ -94,7 +94,8 @@ submit_job(metal_stream *stream, const work_operand *operands, int count, copy_j
             return status;
         }
     }
-    return work_submit(stream, operands, count, encode_job, job, NULL, value);
+    work_look look = {kind, timeline_on() ? (size_t)copy_plan_nbytes(&job->plans[0]) : 0};
+    return work_submit(stream, look, operands, count, encode_job, job, NULL, value);
 }
 
 /* ---- the ways of a copy ---- */
@@ -124,7 +125,7 @@ run_direct(metal_stream *stream, const copy_plan *plan, const work_items *dst,
                     .dsts = &dst->storage,
                     .srcs = &src->storage};
     const work_operand operands[] = {{src->storage, false}, {dst->storage, true}};
-    return submit_job(stream, operands, 2, &job, value);
+    return submit_job(stream, TIMELINE_COPY, operands, 2, &job, value);
 }
 
 /* Source and destination overlap: through private memory, in one piece of work. */
@@ -146,7 +147,7 @@ run_through_buffer(metal_stream *stream, const copy_plan *plan, const work_items
     const work_operand operands[] = {{src->storage, false},
                                      {dst->storage, true},
                                      {between, true}};
-    status = submit_job(stream, operands, 3, &job, value);
+    status = submit_job(stream, TIMELINE_COPY, operands, 3, &job, value);
     storage_release(between); /* the work keeps it */
     return status;
 }
@@ -194,5 +195,5 @@ work_items_fill(metal_stream *stream, const work_items *dst, const void *item, u
                     .item = item,
                     .item_nbytes = (size_t)dst->layout->itemsize};
     work_operand operand = {dst->storage, true};
-    return submit_job(stream, &operand, 1, &job, value);
+    return submit_job(stream, TIMELINE_FILL, &operand, 1, &job, value);
 }

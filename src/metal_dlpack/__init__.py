@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .numpy_allocation import numpy_memory as numpy_memory
     from .opening import open as open
     from .sharing import show as show
+    from .timelines import timeline as timeline
 
 __version__ = "0.1.0"
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -49,6 +50,7 @@ __all__ = [name for name in vars(_core) if not name.startswith("_") and not hasa
     "numpy_memory",
     "register_sync",
     "show",
+    "timeline",
 ]
 
 #: Public functions whose modules are imported when they are first asked for: they take longer than all the rest.
@@ -59,6 +61,7 @@ _LATER = {
     "numpy_memory": "numpy_allocation",
     "open": "opening",
     "show": "sharing",
+    "timeline": "timelines",
 }
 
 #: What other libraries call it, and what to write here.

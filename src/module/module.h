@@ -22,6 +22,8 @@ extern PyMethodDef softmetal_probe_functions[];
 extern PyMethodDef softmetal_record_functions[];
 /* threads.c: how many threads a large copy on the CPU may use. */
 extern PyMethodDef threads_functions[];
+/* timeline_records.c: what a timeline recorded. */
+extern PyMethodDef timeline_functions[];
 /* work_facts.c: what reprs and pictures say of GPU work and of who holds a buffer. */
 extern PyMethodDef work_facts_functions[];
 

@@ -11,6 +11,8 @@
 
 #include <stdbool.h>
 
+#include "python/place.h"
+
 /* Every type the module makes: field, spec, public (1: added to the module under its name).
  * module.c walks this list to make, visit and clear them, and the leak test walks it through
  * _core._types(). */
@@ -138,6 +140,7 @@ MD_TYPE_LIST(MD_TYPE_SPEC)
 /* What a call returns that runs without the GIL. */
 #define WITHOUT_GIL(call) \
     ({ \
+        place_note(); \
         PyThreadState *saved_thread = PyEval_SaveThread(); \
         __typeof__(call) result_of_call = (call); \
         PyEval_RestoreThread(saved_thread); \

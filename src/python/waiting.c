@@ -22,40 +22,67 @@ wait_for_event(void *what, uint64_t value, uint64_t slice_ns)
            bridge_event_wait(event, value, (slice_ns + 999999) / 1000000);
 }
 
-static int
-wait_in_slices(wait_slice wait, void *what, uint64_t value, uint64_t timeout_ns)
+/* What a thread waits for, and why. */
+typedef struct awaited {
+    wait_slice wait;
+    void *what;
+    uint64_t value;
+    const char *function;       /* NULL: not known */
+    const bridge_buffer *about; /* NULL: no buffer's */
+} awaited;
+
+static void
+show_wait(const awaited *it, double started)
 {
-    bool is_reached = wait(what, value, 0);
-    while (!is_reached && timeout_ns > 0) {
+    bool is_stream = it->wait == wait_for_stream;
+    timeline_waited(started, it->function, (timeline_record){
+                                 .stream = is_stream ? ((metal_stream *)it->what)->serial : 0,
+                                 .event = is_stream ? NULL : it->what,
+                                 .value = it->value,
+                                 .dst = it->about,
+                             });
+}
+
+static int
+wait_in_slices(const awaited *it, uint64_t timeout_ns)
+{
+    bool is_reached = it->wait(it->what, it->value, 0);
+    double started = is_reached || timeout_ns == 0 ? 0 : timeline_begin();
+    int result = 0;
+    while (!is_reached && timeout_ns > 0 && result == 0) {
         uint64_t slice_ns = timeout_ns < WAITING_SLICE_NS ? timeout_ns : WAITING_SLICE_NS;
-        is_reached = WITHOUT_GIL(wait(what, value, slice_ns));
+        is_reached = WITHOUT_GIL(it->wait(it->what, it->value, slice_ns));
         if (timeout_ns != STREAM_FOREVER) {
             timeout_ns -= slice_ns;
         }
-        if (!is_reached && PyErr_CheckSignals() < 0) {
-            return -1;
+        if (!is_reached) {
+            result = PyErr_CheckSignals();
         }
     }
-    return is_reached;
+    if (started != 0) {
+        show_wait(it, started);
+    }
+    return result < 0 ? -1 : is_reached;
 }
 
-int
-waiting_for_value(md_state *state, const char *function, metal_stream *stream, uint64_t value,
-                  uint64_t timeout_ns)
+static int
+wait_for_value(md_state *state, const char *function, metal_stream *stream, uint64_t value,
+               uint64_t timeout_ns, const bridge_buffer *about)
 {
     if (!stream_has_reached(stream, value) && bridge_is_forked()) {
         return errors_check_status(state, function, BRIDGE_FORKED, NULL, 0);
     }
-    return wait_in_slices(wait_for_stream, stream, value, timeout_ns);
+    return wait_in_slices(&(awaited){wait_for_stream, stream, value, function, about},
+                          timeout_ns);
 }
 
-int
-waiting_for_stream(md_state *state, const char *function, metal_stream *stream, uint64_t value,
-                   uint64_t timeout_ns)
+static int
+wait_for_work(md_state *state, const char *function, metal_stream *stream, uint64_t value,
+              uint64_t timeout_ns, const bridge_buffer *about)
 {
     bridge_error error;
     bridge_error_clear(&error);
-    int result = waiting_for_value(state, function, stream, value, timeout_ns);
+    int result = wait_for_value(state, function, stream, value, timeout_ns, about);
     if (result == 1 && tracking_take_failure(stream, &error)) {
         return errors_check_status(state, function, BRIDGE_COMMAND_FAILED, &error, 0);
     }
@@ -63,21 +90,36 @@ waiting_for_stream(md_state *state, const char *function, metal_stream *stream, 
 }
 
 int
+waiting_for_value(md_state *state, const char *function, metal_stream *stream, uint64_t value,
+                  uint64_t timeout_ns)
+{
+    return wait_for_value(state, function, stream, value, timeout_ns, NULL);
+}
+
+int
+waiting_for_stream(md_state *state, const char *function, metal_stream *stream, uint64_t value,
+                   uint64_t timeout_ns)
+{
+    return wait_for_work(state, function, stream, value, timeout_ns, NULL);
+}
+
+int
 waiting_for_event(bridge_event *event, uint64_t value, uint64_t timeout_ns)
 {
-    return wait_in_slices(wait_for_event, event, value, timeout_ns);
+    return wait_in_slices(&(awaited){wait_for_event, event, value, NULL, NULL}, timeout_ns);
 }
 
 int
 waiting_for_busy_storage(md_state *state, const char *function, metal_storage *storage,
                          bool is_for_writing)
 {
+    const bridge_buffer *handle = storage->handle; /* compared only: the storage may go */
     stream_mark marks[TRACKING_MARKS];
-    int count = tracking_copy_marks(storage->handle, is_for_writing, marks);
+    int count = tracking_copy_marks(handle, is_for_writing, marks);
     int result = 1;
     for (int i = 0; i < count && result == 1; i++) {
-        result = (marks[i].is_of_earlier_owner ? waiting_for_value : waiting_for_stream)(
-            state, function, marks[i].stream, marks[i].value, STREAM_FOREVER);
+        result = (marks[i].is_of_earlier_owner ? wait_for_value : wait_for_work)(
+            state, function, marks[i].stream, marks[i].value, STREAM_FOREVER, handle);
     }
     tracking_release_marks(marks, count);
     return result == 1 ? 0 : -1;

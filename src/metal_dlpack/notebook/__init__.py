@@ -22,6 +22,7 @@ CARDS: dict[str, Callable[[Any], Markup]] = {
     "SingleFile": cards.file_card,
     "Stream": cards.stream_card,
     "StridedLayout": cards.layout_card,
+    "Timeline": cards.timeline_card,
 }
 
 

@@ -19,11 +19,15 @@ from metal_dlpack.looking.memory_lanes import (
     owner_text,
 )
 from metal_dlpack.looking.text import items_text
+from metal_dlpack.timelines.lanes import time_text
+from metal_dlpack.timelines.records import Event
+from metal_dlpack.timelines.summary import Summary
 
 from .lane_drawing import Row, draw_memory, draw_rows, row_of
 from .markup import Markup, element, shortened
 from .style import STYLE_SHEET
 from .thumbnail import thumbnail
+from .time_drawing import draw_times
 
 #: Tensors of a file, and kernels of a library, that are listed; characters of a parameter's name.
 MAX_TENSORS, MAX_KERNELS, MAX_PARAMETER = 20, 20, 30
@@ -67,6 +71,18 @@ class SharingPicture(Protocol):
     def memories(self) -> tuple[Memory, ...]: ...
     @property
     def refusals(self) -> tuple[tuple[str, str], ...]: ...
+
+
+class RecordedTimeline(Protocol):
+    """What is asked of a Timeline."""
+
+    @property
+    def events(self) -> list[Event]: ...
+    @property
+    def seconds(self) -> float: ...
+    @property
+    def lost(self) -> int: ...
+    def summary(self) -> Summary: ...
 
 
 def array_card(array: _core.Array) -> Markup:
@@ -273,6 +289,14 @@ def picture_card(picture: SharingPicture) -> Markup:
         )
     ]
     return card(*drawn, *refused, quiet_line(*more) if any(more) else None)
+
+
+def timeline_card(timeline: RecordedTimeline) -> Markup:
+    events = timeline.events
+    advice = [element("div", one.text) for one in timeline.summary().advice]
+    lost = f"{timeline.lost:,} earlier records were lost" if timeline.lost else ""
+    facts = [f"{len(events):,} records", time_text(timeline.seconds), lost]
+    return card(headline("Timeline", *facts), draw_times(events, timeline.seconds), *advice)
 
 
 # ---- parts of a card ----

@@ -361,6 +361,7 @@ typedef const void *MTLCommandBufferHandler;
 @protocol MTLCommandBuffer <NSObject>
 @property(readonly) id<MTLDevice> device;
 @property(copy) NSString *label;
+@property(readonly) CFTimeInterval kernelStartTime;
 @property(readonly) CFTimeInterval GPUStartTime;
 @property(readonly) CFTimeInterval GPUEndTime;
 - (void)enqueue;

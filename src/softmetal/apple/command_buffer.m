@@ -164,6 +164,11 @@ read_time(soft_lane *lane, const double *time)
     return read;
 }
 
+- (CFTimeInterval)kernelStartTime
+{
+    return read_time(_lane, &_scheduleTime);
+}
+
 - (CFTimeInterval)GPUStartTime
 {
     return read_time(_lane, &_startTime);

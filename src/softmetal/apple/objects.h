@@ -122,7 +122,8 @@ typedef struct soft_handlers {
  *     commit -----> _order: what the CPU knows now; _injected: the error that a test asks for, or
  *       |             that memory is short (since it was encoded)
  *       |
- *     scheduled --> the worker runs _scheduledHandlers, then sets _isScheduled, _startTime
+ *     scheduled --> the worker runs _scheduledHandlers, then sets _isScheduled and the first
+ *       |             two times
  *       |
  *     completed --> the worker sets _endTime, _error and _status, runs _completedHandlers,
  *     or error      lets go of _kept, sets _isFinished and wakes who waits
@@ -144,7 +145,7 @@ typedef struct soft_handlers {
     BOOL _isFinished;               /* its completed handlers have run */
     int _injected;                  /* the code it has to end with, or 0 */
     NSError *_error;                /* owned (+1) */
-    double _startTime, _endTime;    /* seconds */
+    double _scheduleTime, _startTime, _endTime; /* seconds */
 }
 - (instancetype)initWithQueue:(SoftMetalQueue *)queue retains:(BOOL)retains;
 /* Keep an object until completion, unless the buffer was made with unretained references. */

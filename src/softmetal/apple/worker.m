@@ -97,10 +97,12 @@ static void
 add_to_batch(struct batch *batch, SoftMetalCommandBuffer *buffer)
 {
     soft_lane *lane = buffer->_lane;
+    double begin = now_in_seconds();
     [buffer setStatus:MTLCommandBufferStatusScheduled];
     [buffer runHandlers:&buffer->_scheduledHandlers];
     pthread_mutex_lock(&lane->lock);
     buffer->_isScheduled = YES;
+    buffer->_scheduleTime = begin;
     buffer->_startTime = now_in_seconds();
     pthread_cond_broadcast(&lane->changed);
     pthread_mutex_unlock(&lane->lock);
@@ -202,7 +204,7 @@ complete(soft_lane *lane, SoftMetalCommandBuffer *buffer, const soft_job *job)
     free(job->text);
     soft_races_complete(buffer->_order);
     pthread_mutex_lock(&lane->lock);
-    buffer->_endTime = now_in_seconds();
+    buffer->_endTime = job->ended_ns == 0 ? now_in_seconds() : (double)job->ended_ns * 1e-9;
     pthread_mutex_unlock(&lane->lock);
     [buffer
         setStatus:code == 0 ? MTLCommandBufferStatusCompleted : MTLCommandBufferStatusError];

@@ -212,6 +212,7 @@ run_pass(soft_job *job, soft_pass *pass)
 {
     bool works = job->code == 0;
     if (pass->kind == SOFT_PASS_SIGNAL) {
+        job->ended_ns = soft_monotonic_ns(); /* who waits for it begins later */
         if (works || soft_settings_get(SOFT_SIGNAL_ON_ERROR) != 0) {
             soft_races_run(job->program, pass);
             soft_event_raise(pass->event, pass->value);
@@ -226,6 +227,7 @@ run_pass(soft_job *job, soft_pass *pass)
     else if (works) {
         soft_races_run(job->program, pass);
         job->code = run_commands(job, pass);
+        job->ended_ns = soft_monotonic_ns();
     }
     pass->is_done = true;
     job->done_count += 1;

@@ -1,0 +1,250 @@
+/* timeline.c: see timeline.h. */
+#include "metal/timeline.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "metal/locks.h"
+
+#define MOST_QUEUES 256 /* the others go without a label */
+
+#ifdef __APPLE__
+#define CLOCK CLOCK_UPTIME_RAW
+#else
+#define CLOCK CLOCK_MONOTONIC
+#endif
+
+uint32_t timeline_is_on;
+_Thread_local timeline_note timeline_next;
+
+/* All behind LOCK_TIMELINE.  Record n lies at n % capacity until n + capacity takes its place. */
+static timeline_record *ring; /* owned; NULL: nobody has one open */
+static size_t capacity;
+static uint64_t next_number = 1;
+static size_t recording, kept; /* how many record, and how many may read */
+static timeline_queue queues[MOST_QUEUES];
+static size_t queue_count;
+
+double
+timeline_now(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* ---- recording ---- */
+
+/* NULL: it is lost. */
+static timeline_record *
+find_locked(uint64_t number)
+{
+    timeline_record *place = ring == NULL ? NULL : &ring[number % capacity];
+    return place != NULL && number != 0 && place->number == number ? place : NULL;
+}
+
+uint64_t
+timeline_add(const timeline_record *record)
+{
+    timeline_note note = timeline_next;
+    uint64_t number = 0;
+    timeline_next.name = NULL;
+    timeline_next.reason = TIMELINE_ASKED;
+    double now = timeline_now();
+    lock_take(LOCK_TIMELINE);
+    if (recording > 0) {
+        number = next_number++;
+        timeline_record *place = &ring[number % capacity];
+        *place = *record;
+        place->number = number;
+        place->submitted = record->submitted != 0 ? record->submitted : now;
+        place->thread = (uint64_t)(uintptr_t)pthread_self();
+        place->place = note.place;
+        place->reason = note.reason;
+        (void)strncpy(place->name, note.name == NULL ? "" : note.name,
+                      sizeof place->name - 1);
+    }
+    lock_drop(LOCK_TIMELINE);
+    return number;
+}
+
+void
+timeline_end(uint64_t number, double scheduled, double started, double ended, bool has_failed)
+{
+    if (number == 0) {
+        return;
+    }
+    lock_take(LOCK_TIMELINE);
+    timeline_record *place = find_locked(number);
+    if (place != NULL) {
+        place->scheduled = scheduled;
+        place->started = started;
+        place->ended = ended;
+        place->has_failed = has_failed;
+    }
+    lock_drop(LOCK_TIMELINE);
+}
+
+static void
+add_finished(double started, timeline_kind kind, timeline_record *record)
+{
+    record->kind = (uint8_t)kind;
+    record->submitted = record->started = started;
+    record->scheduled = NAN;
+    record->ended = timeline_now();
+    (void)timeline_add(record);
+}
+
+void
+timeline_waited(double started, const char *name, timeline_record what)
+{
+    if (started != 0) {
+        timeline_note next = timeline_next; /* the wait comes before what that is about */
+        timeline_next.name = name;
+        timeline_next.reason = TIMELINE_ASKED;
+        add_finished(started, TIMELINE_CPU_WAITS, &what);
+        timeline_next = next;
+    }
+}
+
+void
+timeline_copied(double started, timeline_record what)
+{
+    if (started != 0) {
+        add_finished(started, TIMELINE_COPY, &what);
+    }
+}
+
+void
+timeline_drop(uint64_t number)
+{
+    lock_take(LOCK_TIMELINE);
+    timeline_record *place = find_locked(number);
+    if (place != NULL) {
+        place->number = 0;
+    }
+    lock_drop(LOCK_TIMELINE);
+}
+
+static bool
+wants_queue_locked(uint32_t stream)
+{
+    for (size_t i = queue_count; i-- > 0;) { /* the newest first: it is asked about most */
+        if (queues[i].stream == stream) {
+            return false;
+        }
+    }
+    return recording > 0 && queue_count < MOST_QUEUES;
+}
+
+bool
+timeline_wants_queue(uint32_t stream)
+{
+    lock_take(LOCK_TIMELINE);
+    bool is_wanted = wants_queue_locked(stream);
+    lock_drop(LOCK_TIMELINE);
+    return is_wanted;
+}
+
+void
+timeline_tell_queue(const timeline_queue *queue)
+{
+    lock_take(LOCK_TIMELINE);
+    if (wants_queue_locked(queue->stream)) {
+        queues[queue_count++] = *queue;
+    }
+    lock_drop(LOCK_TIMELINE);
+}
+
+/* ---- opening and reading ---- */
+
+bool
+timeline_open(size_t wanted, uint64_t *first)
+{
+    bool is_open = true;
+    lock_take(LOCK_TIMELINE);
+    if (wanted > capacity) { /* the records move to where the longer ring has them */
+        timeline_record *longer = calloc(wanted, sizeof *longer);
+        is_open = longer != NULL;
+        for (size_t i = 0; is_open && i < capacity; i++) {
+            if (ring[i].number != 0) {
+                longer[ring[i].number % wanted] = ring[i];
+            }
+        }
+        if (is_open) {
+            free(ring);
+            ring = longer;
+            capacity = wanted;
+        }
+    }
+    if (is_open) {
+        recording++;
+        kept++;
+        *first = next_number;
+        __atomic_store_n(&timeline_is_on, 1, __ATOMIC_RELAXED);
+    }
+    lock_drop(LOCK_TIMELINE);
+    return is_open;
+}
+
+uint64_t
+timeline_close(void)
+{
+    lock_take(LOCK_TIMELINE);
+    recording--;
+    __atomic_store_n(&timeline_is_on, recording > 0, __ATOMIC_RELAXED);
+    uint64_t end = next_number;
+    lock_drop(LOCK_TIMELINE);
+    return end;
+}
+
+uint64_t
+timeline_end_number(void)
+{
+    lock_take(LOCK_TIMELINE);
+    uint64_t end = next_number;
+    lock_drop(LOCK_TIMELINE);
+    return end;
+}
+
+bool
+timeline_forget(void)
+{
+    lock_take(LOCK_TIMELINE);
+    bool is_last = --kept == 0;
+    if (is_last) {
+        free(ring);
+        ring = NULL;
+        capacity = queue_count = 0;
+    }
+    lock_drop(LOCK_TIMELINE);
+    return is_last;
+}
+
+bool
+timeline_read(uint64_t number, timeline_record *out, bool *is_lost)
+{
+    lock_take(LOCK_TIMELINE);
+    const timeline_record *place = find_locked(number);
+    *is_lost = place == NULL && (ring == NULL || ring[number % capacity].number != 0);
+    if (place != NULL) {
+        *out = *place;
+    }
+    lock_drop(LOCK_TIMELINE);
+    return place != NULL;
+}
+
+bool
+timeline_read_queue(size_t index, timeline_queue *out)
+{
+    lock_take(LOCK_TIMELINE);
+    bool is_there = index < queue_count;
+    if (is_there) {
+        *out = queues[index];
+    }
+    lock_drop(LOCK_TIMELINE);
+    return is_there;
+}

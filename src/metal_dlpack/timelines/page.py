@@ -1,0 +1,92 @@
+"""A timeline as one HTML page: the picture, which zooms, the sums, and the records; without other files."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from metal_dlpack.notebook.markup import Markup, element
+from metal_dlpack.notebook.style import DARK, LIGHT
+from metal_dlpack.notebook.time_drawing import CPU_WAIT, NO_BUFFER, colours_of
+
+from .lanes import end_of, lanes_of, span_of, time_text
+from .records import Event, Wait, Work
+from .text import words_of
+
+if TYPE_CHECKING:
+    from . import Timeline
+
+
+def _colours(colours: dict[str, str]) -> str:
+    return "".join(f"--{name}:{colour};" for name, colour in colours.items())
+
+
+_STYLE = (
+    f":root{{color-scheme:light dark;{_colours(LIGHT)}}}"
+    f"@media (prefers-color-scheme:dark){{:root{{{_colours(DARK)}}}}}"
+    "body{color:var(--text);background:var(--ground);font:15px/1.5 system-ui,-apple-system,'Segoe UI',sans-serif;"
+    "margin:1rem auto;max-width:80rem;padding:0 1rem}h1{font-size:1.3rem;margin:0}"
+    "canvas{display:block;width:100%;touch-action:none;cursor:grab;border:1px solid var(--line);border-radius:4px}"
+    ".quiet{color:var(--quiet)}#said{min-height:3em;white-space:pre-wrap;overflow-wrap:anywhere}"
+    "pre,#said{font:13px/1.45 ui-monospace,SFMono-Regular,Menlo,'DejaVu Sans Mono',monospace}"
+    "pre{overflow-x:auto}ul{padding-left:1.2rem}"
+)
+
+
+def page_of(timeline: Timeline) -> str:
+    """The whole page."""
+    events, summary = timeline.events, timeline.summary()
+    lost = f", {timeline.lost:,} earlier ones were lost" if timeline.lost else ""
+    body = [
+        element("h1", f"Timeline of {time_text(timeline.seconds)}"),
+        element("p", f"{len(events):,} records{lost}. ", "Wheel or + and -: zoom. Drag or ← and →: move. 0: all.", class_="quiet"),
+        element("canvas", id="lanes", tabindex=0, role="img", aria_label="lanes of threads and queues"),
+        element("p", id="said"),
+        element("ul", *(element("li", advice.text) for advice in summary.advice)) if summary.advice else None,
+        element("pre", str(summary)),
+        element("script", _data(events, timeline.seconds), type="application/json", id="data"),
+        element("script", Markup(resources.files(__package__).joinpath("zoom.js").read_text())),
+    ]
+    head = [
+        Markup('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
+        element("title", f"Timeline of {time_text(timeline.seconds)}"),
+        element("style", Markup(_STYLE)),
+    ]
+    return "<!doctype html>\n" + element("html", element("head", *head), element("body", *body), lang="en") + "\n"
+
+
+def _data(events: list[Event], seconds: float) -> Markup:
+    """What zoom.js draws: lanes of [begin, end, colour, second colour, is it a wait, label, words], in seconds."""
+    end = end_of(events, seconds)
+    colours = colours_of(events)
+    numbers = {(lane.is_queue, lane.name): index for index, lane in enumerate(lanes_of(events))}
+    lanes = [
+        {"name": lane.name, "events": [_event(event, end, colours) for event in lane.events]}
+        for lane in lanes_of(events)
+    ]
+    arrows = []
+    for event in events:
+        if isinstance(event, Wait) and event.awaited is not None and event.awaited.ended is not None and event.ended:
+            from .lanes import lane_of
+
+            ends = (numbers[lane_of(event.awaited)], event.awaited.ended, numbers[lane_of(event)], event.ended)
+            arrows.append(list(ends))
+    text = json.dumps({"end": end, "lanes": lanes, "arrows": arrows})
+    return Markup(text.replace("<", "\\u003c"))
+
+
+def _event(event: Event, end: float, colours: dict[str, str]) -> list[Any]:
+    begin, stop = span_of(event, end)
+    words = f"{words_of(event)}\nfrom {time_text(begin)}, {time_text(event.seconds)}  {event.place}"
+    if isinstance(event, Wait):
+        return [begin, stop, CPU_WAIT, None, 2 if event.waiter is None else 1, "", words]
+    label = event.name if event.kind in ("kernel", "operator") else event.kind
+    first = _colour(event, "target", colours)
+    second = _colour(event, "source", colours) if event.kind == "copy" else None
+    return [begin, stop, first, second, 0, label, words]
+
+
+def _colour(work: Work, side: str, colours: dict[str, str]) -> str:
+    memory = getattr(work, side)
+    return colours.get(memory.name, NO_BUFFER) if memory is not None else NO_BUFFER

@@ -1,0 +1,150 @@
+/* timeline_records.c: gives metal_dlpack/timeline/ the records of timeline.h, as plain values.
+ *
+ * Calls: timeline.h, place.h.
+ */
+#include "metal/timeline.h"
+
+#include "exchange/dlpack_check.h"
+#include "module/module.h"
+#include "python/place.h"
+#include "streams/stream_object.h"
+
+static PyObject *
+timeline_open_records(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    Py_ssize_t capacity;
+    PyObject *folder;
+    uint64_t first;
+    if (!PyArg_ParseTuple(args, "nU", &capacity, &folder) || place_begin(folder) < 0) {
+        return NULL;
+    }
+    if (!timeline_open((size_t)capacity, &first)) {
+        return PyErr_NoMemory();
+    }
+    return PyLong_FromUnsignedLongLong(first);
+}
+
+static PyObject *
+timeline_close_records(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
+{
+    return PyLong_FromUnsignedLongLong(timeline_close());
+}
+
+static PyObject *
+timeline_forget_records(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
+{
+    if (timeline_forget()) {
+        place_forget();
+    }
+    Py_RETURN_NONE;
+}
+
+/* A word of timeline.h's, or a reason's of dlpack_check.h. */
+static const char *
+reason_name(unsigned reason)
+{
+    static const char *const words[] = {"", "staged", "private"};
+    return reason < TIMELINE_FAULT
+               ? words[reason]
+               : dlpack_fault_name(
+                     &(dlpack_fault){.code = (dlpack_fault_code)(reason - TIMELINE_FAULT)});
+}
+
+static PyObject *
+make_record(const timeline_record *record)
+{
+    return Py_BuildValue("(KBsNsIKKKKKIIKKIdddd)", (unsigned long long)record->number,
+                         record->kind, reason_name(record->reason), PyBool_FromLong(record->has_failed),
+                         record->name, record->stream, (unsigned long long)record->value,
+                         (unsigned long long)(uintptr_t)record->event,
+                         (unsigned long long)record->nbytes,
+                         (unsigned long long)(uintptr_t)record->dst,
+                         (unsigned long long)(uintptr_t)record->src, record->dst_mode,
+                         record->src_mode, (unsigned long long)record->thread,
+                         (unsigned long long)record->waiter, record->place, record->submitted,
+                         record->scheduled, record->started, record->ended);
+}
+
+static PyObject *
+timeline_read_records(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    unsigned long long first, end;
+    if (!PyArg_ParseTuple(args, "KK", &first, &end)) {
+        return NULL;
+    }
+    unsigned long long lost = 0;
+    PyObject *list = PyList_New(0);
+    if (end > timeline_end_number()) {
+        end = timeline_end_number();
+    }
+    for (unsigned long long number = first; list != NULL && number < end; number++) {
+        timeline_record record;
+        bool is_lost;
+        if (!timeline_read(number, &record, &is_lost)) {
+            lost += is_lost;
+            continue;
+        }
+        PyObject *made = make_record(&record);
+        if (made == NULL || PyList_Append(list, made) < 0) {
+            Py_CLEAR(list);
+        }
+        Py_XDECREF(made);
+    }
+    return list == NULL ? NULL : Py_BuildValue("(NK)", list, lost);
+}
+
+static PyObject *
+timeline_list_queues(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
+{
+    timeline_queue queue;
+    PyObject *list = PyList_New(0);
+    for (size_t i = 0; list != NULL && timeline_read_queue(i, &queue); i++) {
+        PyObject *label =
+            PyUnicode_DecodeUTF8(queue.label, (Py_ssize_t)strlen(queue.label), "replace");
+        PyObject *told =
+            label == NULL ? NULL
+                          : Py_BuildValue("(IKN)", queue.stream,
+                                          (unsigned long long)(uintptr_t)queue.event, label);
+        if (told == NULL || PyList_Append(list, told) < 0) {
+            Py_CLEAR(list);
+        }
+        Py_XDECREF(told);
+    }
+    return list;
+}
+
+static PyObject *
+timeline_stream(PyObject *module, PyObject *op)
+{
+    if (!PyArg_Parse(op, "O!", state_of_module(module)->stream_type, &op)) {
+        return NULL;
+    }
+    return PyLong_FromUnsignedLong(stream_cast(op)->serial);
+}
+
+static PyObject *
+timeline_list_places(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
+{
+    return place_list();
+}
+
+PyMethodDef timeline_functions[] = {
+    {"_timeline_open", timeline_open_records, METH_VARARGS,
+     PyDoc_STR("_timeline_open($module, capacity, folder, /)\n--\n\n"
+               "Record from now on; returns the number of the first record.")},
+    {"_timeline_close", timeline_close_records, METH_NOARGS,
+     PyDoc_STR("_timeline_close($module, /)\n--\n\n"
+               "Record no more; returns the number after the last record.")},
+    {"_timeline_forget", timeline_forget_records, METH_NOARGS,
+     PyDoc_STR("_timeline_forget($module, /)\n--\n\nThe records are not read any more.")},
+    {"_timeline_read", timeline_read_records, METH_VARARGS,
+     PyDoc_STR("_timeline_read($module, first, end, /)\n--\n\n"
+               "(records, how many are lost): timeline/records.py names the fields.")},
+    {"_timeline_queues", timeline_list_queues, METH_NOARGS,
+     PyDoc_STR("_timeline_queues($module, /)\n--\n\n[(a stream's serial, its event, its queue's label)].")},
+    {"_timeline_stream", timeline_stream, METH_O,
+     PyDoc_STR("_timeline_stream($module, stream, /)\n--\n\nA stream's serial.")},
+    {"_timeline_places", timeline_list_places, METH_NOARGS,
+     PyDoc_STR("_timeline_places($module, /)\n--\n\n[(file, line, function)].")},
+    {NULL, NULL, 0, NULL},
+};

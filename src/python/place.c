@@ -1,0 +1,124 @@
+/* place.c: see place.h. */
+#include "python/place.h"
+
+#include <stdlib.h>
+
+#define MOST_PLACES 8192 /* then no more are told apart */
+#define SLOTS (2 * MOST_PLACES)
+
+typedef struct place {
+    PyObject *code; /* owned (+1) */
+    int instruction;
+    bool is_ours;
+} place;
+
+/* All behind the GIL of `interpreter`. */
+static PyInterpreterState *interpreter; /* NULL: no place is noted */
+static PyObject *package;               /* owned: the folder */
+static place *places;                   /* owned; [0] is not used */
+static uint16_t *slots;                 /* owned: numbers of places by hash; 0: free */
+static uint32_t count;
+
+static bool
+lies_in_package(PyObject *code)
+{
+    PyObject *file = ((PyCodeObject *)code)->co_filename;
+    Py_ssize_t length = PyUnicode_GET_LENGTH(package);
+    return PyUnicode_GET_LENGTH(file) > length &&
+           PyUnicode_Tailmatch(file, package, 0, PY_SSIZE_T_MAX, -1) == 1;
+}
+
+/* 0: there are too many. */
+static uint32_t
+number_of(PyObject *code, int instruction)
+{
+    uint64_t mixed = ((uint64_t)(uintptr_t)code >> 4) + (uint64_t)instruction;
+    size_t slot = (size_t)((mixed * UINT64_C(0x9E3779B97F4A7C15)) >> 32) % SLOTS;
+    while (slots[slot] != 0) {
+        const place *found = &places[slots[slot]];
+        if (found->code == code && found->instruction == instruction) {
+            return slots[slot];
+        }
+        slot = (slot + 1) % SLOTS;
+    }
+    if (count == MOST_PLACES) {
+        return 0;
+    }
+    count++;
+    places[count] = (place){Py_NewRef(code), instruction, lies_in_package(code)};
+    slots[slot] = (uint16_t)count;
+    return count;
+}
+
+void
+place_note_now(void)
+{
+    timeline_next.place = 0;
+    if (interpreter == NULL || PyInterpreterState_Get() != interpreter) {
+        return;
+    }
+    PyFrameObject *frame = (PyFrameObject *)Py_XNewRef((PyObject *)PyEval_GetFrame());
+    while (frame != NULL) {
+        PyObject *code = (PyObject *)PyFrame_GetCode(frame);
+        uint32_t number = number_of(code, PyFrame_GetLasti(frame));
+        Py_DECREF(code);
+        if (number == 0 || !places[number].is_ours) {
+            timeline_next.place = number;
+            break;
+        }
+        Py_SETREF(frame, PyFrame_GetBack(frame));
+    }
+    Py_XDECREF(frame);
+}
+
+int
+place_begin(PyObject *folder)
+{
+    if (interpreter != NULL) {
+        return 0; /* of another timeline */
+    }
+    places = calloc(MOST_PLACES + 1, sizeof *places);
+    slots = calloc(SLOTS, sizeof *slots);
+    if (places == NULL || slots == NULL) {
+        place_forget();
+        PyErr_NoMemory();
+        return -1;
+    }
+    package = Py_NewRef(folder);
+    interpreter = PyInterpreterState_Get();
+    return 0;
+}
+
+PyObject *
+place_list(void)
+{
+    PyObject *list = PyList_New(0);
+    for (uint32_t i = 1; list != NULL && i <= count; i++) {
+        PyCodeObject *code = (PyCodeObject *)places[i].code;
+        PyObject *found =
+            Py_BuildValue("(OiO)", code->co_filename,
+                          PyCode_Addr2Line(code, places[i].instruction), code->co_qualname);
+        if (found == NULL || PyList_Append(list, found) < 0) {
+            Py_CLEAR(list);
+        }
+        Py_XDECREF(found);
+    }
+    return list;
+}
+
+void
+place_forget(void)
+{
+    place *old = places;
+    uint32_t old_count = count;
+    interpreter = NULL;
+    places = NULL;
+    count = 0;
+    free(slots);
+    slots = NULL;
+    Py_CLEAR(package);
+    for (uint32_t i = 1; i <= old_count; i++) {
+        Py_DECREF(old[i].code);
+    }
+    free(old);
+}
