@@ -51,7 +51,7 @@ array_side_show_copy(const char *function, const array_side *dst, const array_si
         copy.nbytes = (size_t)(layout_volume(&dst->layout) * dst->layout.itemsize);
         place_note();
         timeline_name(function);
-        timeline_copied(started, copy);
+        timeline_computed(started, TIMELINE_COPY, copy);
     }
 }
 

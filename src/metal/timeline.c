@@ -111,10 +111,10 @@ timeline_waited(double started, const char *name, timeline_record what)
 }
 
 void
-timeline_copied(double started, timeline_record what)
+timeline_computed(double started, timeline_kind kind, timeline_record what)
 {
     if (started != 0) {
-        add_finished(started, TIMELINE_COPY, &what);
+        add_finished(started, kind, &what);
     }
 }
 

@@ -114,8 +114,8 @@ void timeline_end(uint64_t number, double scheduled, double started, double ende
 /* The calling thread has waited since `started` for what the record says, in a call of this name (NULL:
  * not known).  0: no timeline was open then. */
 void timeline_waited(double started, const char *name, timeline_record what);
-/* It has copied since `started` what the record says: kind and times are filled here. */
-void timeline_copied(double started, timeline_record what);
+/* It has worked since `started`: kind and times are filled here. */
+void timeline_computed(double started, timeline_kind kind, timeline_record what);
 /* It was not submitted after all. */
 void timeline_drop(uint64_t number);
 /* What is told of a stream once: its queue's label, and its event, which other pieces may wait for by. */

@@ -238,8 +238,10 @@ event_value(void *event)
 static void
 event_wait(void *event, uint64_t value)
 {
+    double started = bridge_event_value(event) >= value ? 0 : timeline_begin();
     while (!bridge_event_wait(event, value, 1000) && !bridge_is_forked()) {
     }
+    timeline_waited(started, "torch's mps", (timeline_record){.event = event, .value = value});
 }
 
 /* ---- settings and figures ---- */
@@ -274,12 +276,31 @@ empty_pool(void)
     (void)pool_empty(torch_device());
 }
 
+/* ---- timelines ---- */
+
+static void
+show_operator(double started, const char *name, void *written)
+{
+    /* torch has given up the GIL; threads of its own have no Python to name */
+    if (timeline_on() && PyGILState_GetThisThreadState() != NULL) {
+        PyGILState_STATE before = PyGILState_Ensure();
+        place_note();
+        PyGILState_Release(before);
+    }
+    timeline_name(name);
+    timeline_computed(started, TIMELINE_OPERATOR,
+                      (timeline_record){.dst = written,
+                                        .dst_mode = written == NULL ? TIMELINE_CPU
+                                                                    : BRIDGE_SHARED,
+                                        .src_mode = TIMELINE_CPU});
+}
+
 static const metal_for_torch table = {
     memory_new,       storage_free_memory, memory_handle, buffer_contents,  buffer_nbytes,
     queue_new,        commands_new,        encode_use,    encode_kernel,    kernel_parameter_at,
     commands_commit,  event_new,           event_release, encode_signal,    encode_wait,
     event_value,      event_wait,          is_watching,   bridge_is_forked, latency_us,
-    device_allocated, device_recommended,  empty_pool,
+    device_allocated, device_recommended,  empty_pool,    timeline_begin,   show_operator,
 };
 
 int

@@ -13,9 +13,10 @@ static PyObject *
 timeline_open_records(PyObject *Py_UNUSED(module), PyObject *args)
 {
     Py_ssize_t capacity;
-    PyObject *folder;
+    PyObject *folders;
     uint64_t first;
-    if (!PyArg_ParseTuple(args, "nU", &capacity, &folder) || place_begin(folder) < 0) {
+    if (!PyArg_ParseTuple(args, "nO!", &capacity, &PyTuple_Type, &folders) ||
+        place_begin(folders) < 0) {
         return NULL;
     }
     if (!timeline_open((size_t)capacity, &first)) {
@@ -130,8 +131,8 @@ timeline_list_places(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 
 PyMethodDef timeline_functions[] = {
     {"_timeline_open", timeline_open_records, METH_VARARGS,
-     PyDoc_STR("_timeline_open($module, capacity, folder, /)\n--\n\n"
-               "Record from now on; returns the number of the first record.")},
+     PyDoc_STR("_timeline_open($module, capacity, folders, /)\n--\n\n"
+               "Record from now on; code in the folders is no user's.  Returns the number of the first record.")},
     {"_timeline_close", timeline_close_records, METH_NOARGS,
      PyDoc_STR("_timeline_close($module, /)\n--\n\n"
                "Record no more; returns the number after the last record.")},

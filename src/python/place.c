@@ -9,23 +9,26 @@
 typedef struct place {
     PyObject *code; /* owned (+1) */
     int instruction;
-    bool is_ours;
+    bool is_passed; /* over */
 } place;
 
 /* All behind the GIL of `interpreter`. */
 static PyInterpreterState *interpreter; /* NULL: no place is noted */
-static PyObject *package;               /* owned: the folder */
+static PyObject *folders;               /* owned: whose code is passed over */
 static place *places;                   /* owned; [0] is not used */
 static uint16_t *slots;                 /* owned: numbers of places by hash; 0: free */
 static uint32_t count;
 
 static bool
-lies_in_package(PyObject *code)
+is_passed_over(PyObject *code)
 {
     PyObject *file = ((PyCodeObject *)code)->co_filename;
-    Py_ssize_t length = PyUnicode_GET_LENGTH(package);
-    return PyUnicode_GET_LENGTH(file) > length &&
-           PyUnicode_Tailmatch(file, package, 0, PY_SSIZE_T_MAX, -1) == 1;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(folders); i++) {
+        if (PyUnicode_Tailmatch(file, PyTuple_GET_ITEM(folders, i), 0, PY_SSIZE_T_MAX, -1) == 1) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* 0: there are too many. */
@@ -45,7 +48,7 @@ number_of(PyObject *code, int instruction)
         return 0;
     }
     count++;
-    places[count] = (place){Py_NewRef(code), instruction, lies_in_package(code)};
+    places[count] = (place){Py_NewRef(code), instruction, is_passed_over(code)};
     slots[slot] = (uint16_t)count;
     return count;
 }
@@ -62,7 +65,7 @@ place_note_now(void)
         PyObject *code = (PyObject *)PyFrame_GetCode(frame);
         uint32_t number = number_of(code, PyFrame_GetLasti(frame));
         Py_DECREF(code);
-        if (number == 0 || !places[number].is_ours) {
+        if (number == 0 || !places[number].is_passed) {
             timeline_next.place = number;
             break;
         }
@@ -72,7 +75,7 @@ place_note_now(void)
 }
 
 int
-place_begin(PyObject *folder)
+place_begin(PyObject *given)
 {
     if (interpreter != NULL) {
         return 0; /* of another timeline */
@@ -84,7 +87,7 @@ place_begin(PyObject *folder)
         PyErr_NoMemory();
         return -1;
     }
-    package = Py_NewRef(folder);
+    folders = Py_NewRef(given);
     interpreter = PyInterpreterState_Get();
     return 0;
 }
@@ -116,7 +119,7 @@ place_forget(void)
     count = 0;
     free(slots);
     slots = NULL;
-    Py_CLEAR(package);
+    Py_CLEAR(folders);
     for (uint32_t i = 1; i <= old_count; i++) {
         Py_DECREF(old[i].code);
     }

@@ -11,7 +11,7 @@
 
 #include "metal/timeline.h"
 
-/* Note for this thread's next record which line calls: the first that lies outside of the package.  Of
+/* Note for this thread's next record which line calls: the first that is the user's.  Of
  * the interpreter that has opened the timeline; never fails. */
 void place_note_now(void);
 
@@ -23,8 +23,9 @@ place_note(void)
     }
 }
 
-/* From now on places are noted in this interpreter, and code in this folder is the package's. */
-int place_begin(PyObject *folder);
+/* From now on places are noted in this interpreter, and code in these folders (a tuple of str) is no
+ * user's. */
+int place_begin(PyObject *folders);
 /* [(file, line, function)]: number 1 comes first. */
 PyObject *place_list(void);
 void place_forget(void);

@@ -20,6 +20,8 @@ from .style import accent
 TRACK, ROW, FILLED, CHARACTER, LETTER = 520.0, 26.0, 15.0, 6.7, 7.0
 #: Lanes, arrows and colours that are explained; characters of a name and of what hovering says.
 MAX_LANES, MAX_ARROWS, MAX_COLOURS, MAX_NAME, MAX_FACT = 24, 40, 6, 16, 160
+#: Pixels between the tips of two arrows, at least.
+APART = 9
 #: Narrower than this, in pixels, a bar is drawn together with what is beside it.
 NARROW = 2.0
 #: The CPU that waits.  Of a wait on the GPU only the outline is drawn: the queue does nothing.
@@ -146,8 +148,9 @@ def _arrows(
         for event in events
         if isinstance(event, Wait) and event.awaited is not None and event.ended is not None and event.seconds > 0
     ]
-    arrows = []
-    for wait in sorted(waits, key=lambda wait: -wait.seconds)[:MAX_ARROWS]:
+    arrows: list[Markup] = []
+    tips: set[tuple[float, int]] = set()
+    for wait in sorted(waits, key=lambda wait: -wait.seconds):
         assert wait.awaited is not None
         assert wait.ended is not None
         source, target = tops.get(lane_of(wait.awaited)), tops.get(lane_of(wait))
@@ -157,6 +160,10 @@ def _arrows(
         y0 = source + ROW / 2 + (FILLED / 2 if down else -FILLED / 2)
         y1 = target + ROW / 2 - (FILLED / 2 if down else -FILLED / 2)
         x0, x1 = (left + min(time / end, 1.0) * TRACK for time in (wait.awaited.ended, wait.ended))
+        tip_place = (target, round(x1 / APART))
+        if tip_place in tips or len(arrows) == MAX_ARROWS:  # two that close are read as one
+            continue
+        tips.add(tip_place)
         tip = -4 if down else 4
         path = f"M{x0:.1f} {y0:.1f}L{x1:.1f} {y1:.1f}m-2.5 {tip}l2.5 {-tip}l2.5 {tip}"
         arrows.append(element("path", d=path, fill="none", stroke="currentColor", stroke_width=1, opacity=0.7))

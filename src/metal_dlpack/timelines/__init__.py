@@ -43,7 +43,7 @@ class Timeline:
     def __enter__(self) -> Timeline:
         if self._first:
             raise RuntimeError("timeline: it was opened already; write `with md.timeline() as t:` for another one.")
-        self._first = _core._timeline_open(self._capacity, PACKAGE)
+        self._first = _core._timeline_open(self._capacity, (PACKAGE, *_folder_of_torch()))
         self._forget = weakref.finalize(self, _core._timeline_forget)
         self._began = time.monotonic()
         return self
@@ -184,6 +184,12 @@ def timeline(capacity: int = 65536) -> Timeline:
     if not isinstance(capacity, int) or capacity < 1:
         raise ValueError(f"timeline: capacity ({capacity!r}) must be a number of records, 1 or more.")
     return Timeline(capacity)
+
+
+def _folder_of_torch() -> tuple[str, ...]:
+    """Where torch's own Python lies, which calls its operators; nothing, if torch is not imported."""
+    file = getattr(sys.modules.get("torch"), "__file__", None)
+    return (os.path.dirname(file) + os.sep,) if file else ()
 
 
 def _frame_of_user() -> FrameType | None:

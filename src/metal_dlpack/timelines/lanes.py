@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from .records import Event, Wait, Work
+from .records import Event, Work, when
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,8 @@ def lane_of(event: Event) -> tuple[bool, str]:
 
 
 def span_of(event: Event, end: float) -> tuple[float, float]:
-    """From when to when it is drawn; what has not ended, to the end."""
-    begin = event.started if event.started is not None else event.submitted  # type: ignore[union-attr]
-    return begin, end if event.ended is None else event.ended
+    """From when to when it is drawn: a wait may have begun before the timeline; what has not ended, to the end."""
+    return max(0.0, when(event)), end if event.ended is None else event.ended
 
 
 def end_of(events: Iterable[Event], least: float) -> float:
@@ -58,7 +57,3 @@ def time_text(seconds: float) -> str:
         if seconds * factor >= 1 or unit == "µs":
             return f"{seconds * factor:.3g} {unit}"
     raise AssertionError
-
-
-def is_wait(event: Event) -> bool:
-    return isinstance(event, Wait)

@@ -13,17 +13,19 @@ from .records import Event, Wait
 from .text import words_of, work_words
 
 CPU, GPU = 1, 2
+FIRST_LANE = 11  #: a thread that has its process's number would be called the main one
 
 
 def trace_of(events: list[Event], seconds: float, lost: int) -> dict[str, Any]:
     """What `json.dump` writes; times in microseconds."""
     end = end_of(events, seconds)
     lanes = lanes_of(events)
-    numbers = {(lane.is_queue, lane.name): number for number, lane in enumerate(lanes, start=1)}
+    numbers = {(lane.is_queue, lane.name): number for number, lane in enumerate(lanes, start=FIRST_LANE)}
     trace: list[dict[str, Any]] = [_named("process_name", pid, 0, name) for pid, name in ((CPU, "CPU"), (GPU, "GPU"))]
     for (is_queue, name), number in numbers.items():
         trace.append(_named("thread_name", GPU if is_queue else CPU, number, name))
-    for flow, event in enumerate(events, start=1):
+    # What begins together is nested by its length.
+    for flow, event in enumerate(sorted(events, key=lambda event: (_ns(span_of(event, end)[0]), -event.seconds)), start=1):
         lane = lane_of(event)
         track = {"pid": GPU if lane[0] else CPU, "tid": numbers[lane]}
         trace.append(_slice(event, end) | track)
@@ -51,8 +53,13 @@ def _slice(event: Event, end: float) -> dict[str, Any]:
         name = event.title
     args |= {"place": event.place, "words": words_of(event)}
     args = {key: value for key, value in args.items() if value}
-    return {"ph": "X", "cat": event.kind, "name": name, "ts": _us(begin), "dur": _us(stop - begin), "args": args}
+    length = (_ns(stop) - _ns(begin)) / 1000  # both in whole ones: slices of a track may touch, and not overlap
+    return {"ph": "X", "cat": event.kind, "name": name, "ts": _us(begin), "dur": length, "args": args}
+
+
+def _ns(seconds: float) -> int:
+    return round(seconds * 1e9)
 
 
 def _us(seconds: float) -> float:
-    return round(seconds * 1e6, 3)
+    return _ns(seconds) / 1000

@@ -86,6 +86,13 @@ typedef struct metal_for_torch {
     uint64_t (*device_allocated)(void);
     uint64_t (*device_recommended)(void);
     void (*empty_pool)(void);
+
+    /* ---- timelines ---- */
+
+    double (*timeline_begin)(void); /* seconds; 0: none is open */
+    /* An operator that has computed on this thread since then; `written` is the first buffer that it writes,
+     * or NULL. */
+    void (*timeline_operator)(double started, const char *name, void *written);
 } metal_for_torch;
 
 #endif /* MD_TORCH_MPS_METAL_H */

@@ -94,6 +94,7 @@ class Call {
     Tensor sparse_to_cpu(const Tensor &tensor, bool is_written);
     StoragePtr storage_to_cpu(StorageImpl *ours, bool is_written);
     void settle();
+    void show(double started);
     void settle_storages();
     void tell();
     c10::IValue value_back(const c10::IValue &value);
@@ -672,9 +673,28 @@ Call::tell()
     }
 }
 
+// Of the first storage that it writes.
+void
+Call::show(double started)
+{
+    void *written = nullptr;
+    for (const Pair &pair : pairs) {
+        if (pair.is_written && written == nullptr) {
+            written = pair.ours.storage().mutable_data();
+        }
+    }
+    for (const Side &side : sides) {
+        if (side.is_new && written == nullptr) {
+            written = side.ours->mutable_data();
+        }
+    }
+    metal->timeline_operator(started, op.schema().name().c_str(), written);
+}
+
 void
 Call::run()
 {
+    double started = metal->timeline_begin();
     bool looks = !only_views();
     bool waits = looks && must_wait();
     if (looks) {
@@ -702,6 +722,9 @@ Call::run()
     }
     if (looks && queue_is_recording()) {
         tell();
+    }
+    if (looks && started != 0) {
+        show(started);
     }
     if (waits) { // behind its own use: whoever has the number may write the memory
         queue_synchronize();

@@ -1,0 +1,442 @@
+"""What a timeline records, what it says of it, and that the work goes on as if there were none."""
+
+import gc
+import json
+import os
+import threading
+import time
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from forking import exit_code_of_child
+from held_work import held
+
+import metal_dlpack as md
+from metal_dlpack import _core, softmetal
+from metal_dlpack.timelines import records
+from metal_dlpack.timelines.records import Wait, Work
+
+pytestmark = pytest.mark.needs_softmetal
+SCALE = """
+kernel void scale(device float *x, constant float &by, uint i [[thread_position_in_grid]]) { x[i] *= by; }
+"""
+
+
+@pytest.fixture(scope="module")
+def scale():
+    return md.kernel(SCALE)
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays():
+    yield
+    gc.collect()
+    assert not _core._timeline_queues()
+    assert not _core._timeline_places()
+
+
+def only(found):
+    (one,) = found
+    return one
+
+
+# ---- what is recorded ----
+
+
+def test_the_example_of_the_page(scale):
+    s1, s2 = md.Stream(), md.Stream(label="second")
+    a = md.ones(1 << 16)
+    softmetal.configure(latency_us=50_000)  # nothing is done when the next call comes
+    try:
+        with md.timeline() as t:
+            b = a.copy(stream=s1)
+            scale(b, 2.0, n=b.size, stream=s2)
+            x = np.asarray(b)
+    finally:
+        softmetal.configure(latency_us=None)
+    assert x[0] == 2.0
+    copy, kernel = (only(work for work in t.work if work.kind == kind) for kind in ("copy", "kernel"))
+    assert (copy.queue, copy.nbytes, copy.source.name, copy.target.name) == ("s1", a.nbytes, "a", "b")
+    assert (kernel.queue, kernel.name, kernel.target.name, kernel.nbytes) == ("second", "scale", "b", 0)
+    assert copy.ended <= kernel.started
+    for work in t.work:
+        assert work.place.startswith(__file__ + ":")
+        assert 0 <= work.submitted <= work.started <= work.ended
+    gpu = only(wait for wait in t.waits if wait.waiter is kernel)
+    assert (gpu.awaited, gpu.memory, gpu.kind) == (copy, "b", "gpu wait")
+    cpu = only(wait for wait in t.waits if wait.waiter is None)
+    assert (cpu.awaited, cpu.memory, cpu.thread, cpu.kind) == (kernel, "b", "MainThread", "cpu wait")
+    assert t.events == sorted(t.events, key=records.when)
+
+
+def test_why_it_was_copied(scale):
+    p = md.ones(1000, storage="private")
+    aligned = np.zeros(4001, "uint8")
+    with md.timeline() as t:
+        np.asarray(p)
+        float(p[3])
+        md.asarray(aligned[1:4001].view("float32") if aligned.ctypes.data % 4 == 0 else aligned)
+        torch_like = md.from_dlpack(p[::-1].__dlpack__(max_version=(1, 3)))
+        p.copy(storage="shared")
+    assert torch_like.shape == (1000,)
+    reasons = {(work.name, work.reason) for work in t.work if work.kind == "copy"}
+    assert ("Array.__array__", "private") in reasons
+    assert any(reason == "staged" for _, reason in reasons)
+    assert any(reason == "COPY_MISALIGNED" for _, reason in reasons)
+    assert any(reason == "COPY_NEGATIVE" for _, reason in reasons)
+    assert ("Array.copy", "") in reasons
+    needless = sum(work.nbytes for work in t.work if work.reason)
+    assert t.summary().needless_nbytes == needless >= 3 * p.nbytes
+
+
+def test_each_thread_and_its_line_are_named():
+    arrays = [md.zeros(1000) for _ in range(3)]
+
+    def work(array):
+        for _ in range(5):
+            array.copy()
+
+    with md.timeline() as t:
+        threads = [threading.Thread(target=work, args=(array,), name=f"t{i}") for i, array in enumerate(arrays)]
+        for thread in threads:
+            thread.start()
+        names = {thread.ident: thread.name for thread in threads}
+        for thread in threads:
+            thread.join()
+    assert len(t.work) == 15
+    assert all(work.queue == "" and work.place.startswith(__file__) for work in t.work)
+    assert len(names) <= 3
+
+
+def test_private_work_of_the_packages_python_has_the_users_line():
+    a = md.ones((4, 4))
+    with md.timeline() as t:
+        md.asarray([[1.0, 2.0]], dtype="float32").copy_to(np.empty((1, 2), "float32"))
+        a.copy()
+    assert {work.place.rpartition(":")[0] for work in t.work} == {__file__}
+
+
+# ---- bounds ----
+
+
+def test_the_oldest_are_lost_first_and_counted():
+    a = md.ones(10)
+    with md.timeline(capacity=8) as t:
+        for i in range(100):
+            a[:] = md.full(10, float(i))
+    assert len(t.events) == 8
+    numbers = [event.number for event in t.work]
+    assert numbers == list(range(numbers[0], numbers[0] + 8))
+    assert t.lost == 92
+    assert "92 earlier records were lost" in str(t)
+
+
+def test_inner_and_outer_see_the_same():
+    a = md.ones(10)
+    with md.timeline(capacity=4) as outer:
+        a.copy()
+        with md.timeline(capacity=1000) as inner:  # the ring grows, and keeps what it has
+            a.copy()
+            a.copy()
+        a.copy()
+    assert (len(outer.work), len(inner.work)) == (4, 2)
+    assert outer.lost == inner.lost == 0
+    assert {work.number for work in inner.work} < {work.number for work in outer.work}
+
+
+def test_nothing_is_recorded_while_none_is_open():
+    a = md.ones(10)
+    with md.timeline() as t:
+        pass
+    a.copy()
+    assert t.events == []
+    assert "no work" in str(t)
+    with md.timeline() as again:
+        a.copy()
+    assert len(again.events) == 1
+    assert t.events == []
+
+
+def test_an_exception_goes_through_and_the_records_stay():
+    a = md.ones(10)
+    with pytest.raises(KeyError), md.timeline() as t:
+        a.copy()
+        raise KeyError
+    assert len(t.events) == 1
+    with pytest.raises(RuntimeError, match="opened already"), t:
+        pass
+
+
+@pytest.mark.parametrize("capacity", [0, -1, "many", None, 1.5])
+def test_a_capacity_is_a_number(capacity):
+    with pytest.raises(ValueError, match="capacity"):
+        md.timeline(capacity)
+
+
+def test_no_memory_for_the_ring_is_an_error_and_nothing_stays():
+    with pytest.raises((MemoryError, OverflowError)), md.timeline(1 << 60):
+        pass
+    with md.timeline() as t:
+        md.ones(10).copy()
+    assert len(t.events) == 1
+
+
+def test_a_look_inside_of_the_block(scale):
+    s = md.Stream()
+    a = md.ones(100)
+    with md.timeline() as t:
+        with held(s):
+            scale(a, 2.0, n=100, stream=s)
+            kernel = only(work for work in t.work if work.kind == "kernel")
+            assert (kernel.ended, kernel.target.name, kernel.queue) == (None, "a", "s")
+            assert "in flight" in str(t)
+        s.synchronize()
+        assert only(work for work in t.work if work.kind == "kernel").ended is not None
+
+
+def test_the_first_look_waits_for_work_in_flight(scale):
+    a = md.ones(100)
+    s = md.Stream()
+    softmetal.configure(latency_us=50_000)
+    try:
+        with md.timeline() as t:
+            scale(a, 2.0, n=100, stream=s)
+        assert only(t.work).seconds > 0.04
+    finally:
+        softmetal.configure(latency_us=None)
+        s.synchronize()
+
+
+def test_a_forked_child_reads_what_there_was():
+    a = md.ones(10)
+    with md.timeline() as t:
+        a.copy()
+
+        def child():
+            assert len(t.events) == 1
+            with md.timeline() as own:
+                np.asarray(a)
+            assert own.events == []
+
+        assert exit_code_of_child(child) == 0
+    assert len(t.events) == 1
+
+
+def test_threads_that_open_close_and_work():
+    """Whoever opens and closes, nobody's work is touched and each record is whole."""
+    end = time.monotonic() + 0.5
+    failures, done = [], []
+
+    def work(number):
+        stream, a, b = md.Stream(label=f"w{number}"), md.full(64, float(number)), md.zeros(64)
+        count = 0
+        while time.monotonic() < end:
+            b.copy_from(a, stream=stream)
+            assert b.tolist() == [float(number)] * 64
+            count += 1
+        done.append(count)
+
+    def look():
+        while time.monotonic() < end:
+            with md.timeline(capacity=50) as t:
+                time.sleep(0.001)
+            for event in t.events:
+                assert isinstance(event, (Work, Wait))
+                assert event.kind in (*records.KINDS, "cpu wait", "gpu wait")
+                assert not isinstance(event, Work) or event.queue.startswith("w") or event.queue == ""
+            str(t), t.summary()
+
+    def guarded(function, *args):
+        try:
+            function(*args)
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=guarded, args=(work, number)) for number in range(3)]
+    threads += [threading.Thread(target=guarded, args=(look,)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures
+    assert min(done) > 0
+
+
+# ---- the five mistakes, and the same work without them ----
+
+
+def host_read(scale):
+    x = md.ones(1 << 14)
+    for _ in range(6):
+        scale(x, 1.5, n=x.size)
+        yield float(x[0])
+
+
+def host_read_after(scale):
+    x = md.ones(1 << 14)
+    for _ in range(6):
+        scale(x, 1.5, n=x.size)
+    yield float(x[0])
+
+
+def stream_for_each_call(scale):
+    x = md.ones(100)
+    for _ in range(6):
+        scale(x, 1.5, n=100, stream=md.Stream())
+    yield x
+
+
+def one_stream(scale):
+    x, s = md.ones(100), md.Stream()
+    for _ in range(6):
+        scale(x, 1.5, n=100, stream=s)
+    yield x
+
+
+def private_round_trips(scale):
+    x = md.ones(1000, storage="private")
+    for i in range(6):
+        x[i] = 2.0
+        yield float(x[i])
+
+
+def shared_instead(scale):
+    x = md.ones(1000)
+    for i in range(6):
+        x[i] = 2.0
+        yield float(x[i])
+
+
+def synchronise_in_a_loop(scale):
+    x, s = md.ones(1 << 14), md.Stream()
+    for _ in range(6):
+        scale(x, 1.5, n=x.size, stream=s)
+        s.synchronize()
+    scale(x, 1.5, n=x.size, stream=s)
+    yield x
+
+
+def synchronise_behind(scale):
+    x, s = md.ones(1 << 14), md.Stream()
+    for _ in range(7):
+        scale(x, 1.5, n=x.size, stream=s)
+    s.synchronize()
+    yield x
+
+
+def small_kernels(scale):
+    x, s = md.ones(100), md.Stream()
+    for i in range(100):
+        scale(x[i:], 1.5, n=1, stream=s)
+    yield x
+
+
+def one_kernel(scale):
+    x, s = md.ones(100), md.Stream()
+    scale(x, 1.5, n=100, stream=s)
+    yield x
+
+
+PROGRAMS = [
+    ("host read", host_read, host_read_after),
+    ("stream for each call", stream_for_each_call, one_stream),
+    ("private round trips", private_round_trips, shared_instead),
+    ("synchronise in a loop", synchronise_in_a_loop, synchronise_behind),
+    ("small kernels", small_kernels, one_kernel),
+]
+
+
+@pytest.mark.parametrize(("mistake", "program", "mended"), PROGRAMS, ids=[name for name, _, _ in PROGRAMS])
+def test_advice_is_exactly_where_it_belongs(mistake, program, mended, scale):
+    for run, wanted in ((program, [mistake]), (mended, [])):
+        softmetal.configure(latency_us=300 if mistake != "small kernels" else None)  # a read comes too early
+        try:
+            with md.timeline() as t:
+                list(run(scale))
+        finally:
+            softmetal.configure(latency_us=None)
+        advice = t.summary().advice
+        assert [one.mistake for one in advice] == wanted, str(t.summary())
+        if wanted:
+            file, _, line = only(advice).place.rpartition(":")
+            first = run.__code__.co_firstlineno
+            assert file == __file__
+            assert first < int(line) < first + 9
+            assert only(advice).text in str(t.summary())
+
+
+# ---- sums ----
+
+
+def test_sums_agree_with_the_events(scale):
+    a, b, s1, s2 = md.ones(1 << 12), md.ones(1 << 12), md.Stream(), md.Stream()
+    with md.timeline() as t:
+        with held(s1, s2):
+            for _ in range(5):
+                scale(a, 2.0, n=a.size, stream=s1)
+                b.copy_from(a, stream=s2)
+        float(b[0])
+    summary = t.summary()
+    assert sum(total.count for total in summary.by_kind) == len(t.events)
+    assert sum(total.seconds for total in summary.by_kind) == pytest.approx(sum(event.seconds for event in t.events))
+    assert [(total.name, total.count) for total in summary.by_kernel] == [("scale", 5)]
+    chain = summary.chain
+    assert [work.kind for work in chain] == ["wait", *["kernel", "copy"] * 5]  # the gate's, which is no work of ours
+    assert all(one.ended <= two.started for one, two in zip(chain, chain[1:], strict=False))
+    assert summary.idle_seconds <= sum(wait.seconds for wait in t.waits if wait.waiter is None)
+
+
+# ---- what is drawn ----
+
+
+def recorded(count, scale):
+    a, c = md.ones(256), md.zeros(256)
+    s1, s2 = md.Stream(label="</title><script>"), md.Stream(label="x" * 500)
+    with md.timeline() as t:
+        for i in range(count // 2):
+            scale(a, 1.0, n=1, stream=s1)
+            c.copy_from(a, stream=s2)
+            if i % 50 == 49:
+                float(c[0])
+    return t
+
+
+@pytest.mark.parametrize("count", [10, 1000, 10_000])
+def test_a_picture_is_well_formed_and_bounded(count, scale):
+    t = recorded(count, scale)
+    assert len(t.work) >= count
+    html = t._repr_html_()
+    root = ElementTree.fromstring(html)
+    assert len(html) < 200_000
+    assert "script" not in {node.tag.rpartition("}")[2] for node in root.iter()}
+    assert len(str(t).splitlines()) < 60
+    said = "".join(node.text or "" for node in root.iter() if node.tag.endswith("title"))
+    assert count < 1000 or " × " in said  # what repeats is drawn as one
+
+
+def test_what_is_saved(tmp_path, scale):
+    t = recorded(100, scale)
+    t.save(tmp_path / "trace.json")
+    trace = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    slices = [event for event in trace if event["ph"] == "X"]
+    assert len(slices) == len(t.events)
+    assert sum(event["ph"] == "s" for event in trace) == sum(event["ph"] == "f" for event in trace)
+    tracks = {}
+    for event in slices:  # slices of one track are apart, or one lies in the other
+        tracks.setdefault((event["pid"], event["tid"]), []).append((event["ts"], -event["dur"]))
+    for spans in tracks.values():
+        ends = []
+        for begin, negative in sorted(spans):
+            while ends and ends[-1] <= begin + 1e-6:
+                ends.pop()
+            assert not ends or begin - negative <= ends[-1] + 1e-6
+            ends.append(begin - negative)
+    t.save(str(tmp_path / "trace.html"))
+    page = (tmp_path / "trace.html").read_text()
+    assert "</title><script>" not in page.replace("</title><style>", "")
+    with pytest.raises(ValueError, match=r"'.*\.png' ends in '\.png'; write \.json for Perfetto or \.html"):
+        t.save(tmp_path / "trace.png")
+    with pytest.raises(OSError, match="No such file"):
+        t.save(tmp_path / "missing" / "trace.json")
+    assert os.listdir(tmp_path) != []
