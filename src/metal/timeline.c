@@ -64,8 +64,7 @@ timeline_add(const timeline_record *record)
         place->thread = (uint64_t)(uintptr_t)pthread_self();
         place->place = note.place;
         place->reason = note.reason;
-        (void)strncpy(place->name, note.name == NULL ? "" : note.name,
-                      sizeof place->name - 1);
+        (void)strncpy(place->name, note.name == NULL ? "" : note.name, sizeof place->name - 1);
     }
     lock_drop(LOCK_TIMELINE);
     return number;
@@ -115,6 +114,16 @@ timeline_computed(double started, timeline_kind kind, timeline_record what)
 {
     if (started != 0) {
         add_finished(started, kind, &what);
+    }
+}
+
+void
+timeline_held(uint64_t waiter, timeline_record what)
+{
+    if (waiter != 0) {
+        what.kind = TIMELINE_GPU_WAITS;
+        what.waiter = waiter;
+        (void)timeline_add(&what);
     }
 }
 

@@ -19,9 +19,9 @@ typedef enum {
     TIMELINE_COPY,
     TIMELINE_FILL,
     TIMELINE_KERNEL,
-    TIMELINE_MARK,     /* an empty piece: its value is all that it is for */
-    TIMELINE_WAIT,     /* an empty piece that waits: what comes behind it does too */
-    TIMELINE_OPERATOR, /* of torch's, on the software Metal */
+    TIMELINE_MARK,      /* an empty piece: its value is all that it is for */
+    TIMELINE_WAIT,      /* an empty piece that waits: what comes behind it does too */
+    TIMELINE_OPERATOR,  /* of torch's, on the software Metal */
     TIMELINE_GPU_WAITS, /* what a piece waits for: not a piece itself */
     TIMELINE_CPU_WAITS, /* a thread that waits for the GPU */
 } timeline_kind;
@@ -30,7 +30,7 @@ typedef enum {
     TIMELINE_ASKED,
     TIMELINE_STAGED,  /* private storage, which the CPU reaches through a stage */
     TIMELINE_PRIVATE, /* private storage, of which NumPy gets a copy */
-    TIMELINE_FAULT,  /* and what follows: a dlpack_fault_code, counted from here */
+    TIMELINE_FAULT,   /* and what follows: a dlpack_fault_code, counted from here */
 } timeline_reason;
 
 #define TIMELINE_CPU UINT32_MAX /* no mode of storage: memory that is no MTLBuffer */
@@ -42,14 +42,15 @@ typedef enum {
 typedef struct timeline_record {
     uint64_t number; /* from 1; 0: no record */
     uint64_t waiter;
-    double submitted, scheduled, started, ended; /* seconds of timeline_now; NAN: not yet, or not known */
+    double submitted, scheduled, started,
+        ended;         /* seconds of timeline_now; NAN: not yet, or not known */
     const void *event; /* a foreign MTLSharedEvent: compared only; NULL: a stream's own */
     uint64_t value;
     uint64_t nbytes;
-    const void *dst, *src;      /* MTLBuffers: compared only */
-    uint64_t thread;            /* as Python counts them */
-    uint32_t stream;            /* its serial; 0: the CPU did it */
-    uint32_t place;             /* in the user's Python; 0: not known */
+    const void *dst, *src;       /* MTLBuffers: compared only */
+    uint64_t thread;             /* as Python counts them */
+    uint32_t stream;             /* its serial; 0: the CPU did it */
+    uint32_t place;              /* in the user's Python; 0: not known */
     uint32_t dst_mode, src_mode; /* bridge_storage, or TIMELINE_CPU */
     uint8_t kind, reason;
     bool has_failed;
@@ -116,6 +117,8 @@ void timeline_end(uint64_t number, double scheduled, double started, double ende
 void timeline_waited(double started, const char *name, timeline_record what);
 /* It has worked since `started`: kind and times are filled here. */
 void timeline_computed(double started, timeline_kind kind, timeline_record what);
+/* The piece of this number waits on the GPU for what the record says; 0: none was open. */
+void timeline_held(uint64_t waiter, timeline_record what);
 /* It was not submitted after all. */
 void timeline_drop(uint64_t number);
 /* What is told of a stream once: its queue's label, and its event, which other pieces may wait for by. */

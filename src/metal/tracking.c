@@ -143,9 +143,10 @@ wait_for(const stream_mark *mark, const bridge_buffer *buffer)
     double started = is_reached ? 0 : timeline_begin();
     (void)stream_wait(mark->stream, mark->value, STREAM_FOREVER);
     if (started != 0) {
-        timeline_waited(started, NULL, (timeline_record){.stream = mark->stream->serial,
-                                                   .value = mark->value,
-                                                   .dst = buffer});
+        timeline_waited(started, NULL,
+                        (timeline_record){.stream = mark->stream->serial,
+                                          .value = mark->value,
+                                          .dst = buffer});
     }
 }
 

@@ -143,17 +143,6 @@ record_piece(const metal_stream *stream, const piece_plan *plan)
     return timeline_add(&record);
 }
 
-/* What the piece of the timeline waits for; 0: none is open. */
-static void
-record_wait(uint64_t number, timeline_record what)
-{
-    if (number != 0) {
-        what.kind = TIMELINE_GPU_WAITS;
-        what.waiter = number;
-        (void)timeline_add(&what);
-    }
-}
-
 /* Every wait of one operand; returns how many.  Metal orders commands of one queue that use a
  * tracked buffer; commands that use an untracked one must wait for their own stream as well. */
 static int
@@ -166,9 +155,9 @@ encode_waits_for(bridge_commands *commands, const metal_stream *stream,
                                      bridge_buffer_is_tracked(handle), marks);
     for (int i = 0; i < count; i++) {
         bridge_encode_wait(commands, marks[i].stream->event, marks[i].value);
-        record_wait(number, (timeline_record){.stream = marks[i].stream->serial,
-                                              .value = marks[i].value,
-                                              .dst = handle});
+        timeline_held(number, (timeline_record){.stream = marks[i].stream->serial,
+                                                .value = marks[i].value,
+                                                .dst = handle});
     }
     return count;
 }
@@ -200,8 +189,8 @@ encode_waits(bridge_commands *commands, const metal_stream *stream, const piece_
     }
     if (plan->first.event != NULL) {
         bridge_encode_wait(commands, plan->first.event, plan->first.value);
-        record_wait(number,
-                    (timeline_record){.event = plan->first.event, .value = plan->first.value});
+        timeline_held(number, (timeline_record){.event = plan->first.event,
+                                                .value = plan->first.value});
         waits++;
     }
     for (int i = 0; i < plan->count; i++) {
@@ -258,8 +247,7 @@ encode_and_commit_locked(bridge_commands *commands, piece *work, const piece_pla
     if (!reserve(plan->operands, plan->count)) {
         return BRIDGE_NO_MEMORY;
     }
-    uint64_t number = work->number =
-        timeline_on() ? record_piece(work->stream, plan) : 0;
+    uint64_t number = work->number = timeline_on() ? record_piece(work->stream, plan) : 0;
     bool waits = encode_waits(commands, work->stream, plan, number);
     bridge_status status =
         plan->encode == NULL ? BRIDGE_OK : plan->encode(commands, plan->context);

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from .numpy_allocation import numpy_memory as numpy_memory
     from .opening import open as open
     from .sharing import show as show
-    from .timelines import timeline as timeline
+    from .timing import timeline as timeline
 
 __version__ = "0.1.0"
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -61,7 +61,7 @@ _LATER = {
     "numpy_memory": "numpy_allocation",
     "open": "opening",
     "show": "sharing",
-    "timeline": "timelines",
+    "timeline": "timing",
 }
 
 #: What other libraries call it, and what to write here.

@@ -7,12 +7,10 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from .looking.memory_lanes import Lane, Memory, memories_of, place
+from .looking.memory_lanes import Lane, Memory, memories_of, place, shown_name
 
 #: Cells of a bar.
 WIDTH = 48
-#: Characters of a name that are printed: a file's tensors are named by whoever wrote it.
-MAX_NAME = 40
 #: Cells with items, with gaps between items, and without.
 FULL, GAPS, NONE = "█", "▒", "·"
 #: The same for a terminal without these characters.
@@ -89,13 +87,6 @@ def draw(*arrays: Any, **named: Any) -> Picture:
         except Exception as error:  # a producer raises what it likes
             refusals.append((name, str(error) or type(error).__name__))
     return Picture(memories_of(lanes), tuple(refusals))
-
-
-def shown_name(name: str) -> str:
-    """On one line, without what a terminal obeys, and with its middle left out if it is long."""
-    half = (MAX_NAME - 1) // 2
-    name = name if len(name) <= MAX_NAME else f"{name[:half]}…{name[-half:]}"
-    return name if name.isprintable() else repr(name)[1:-1]
 
 
 def bar(memory: Memory, lane: Lane) -> str:

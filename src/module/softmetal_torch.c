@@ -290,8 +290,8 @@ show_operator(double started, const char *name, void *written)
     timeline_name(name);
     timeline_computed(started, TIMELINE_OPERATOR,
                       (timeline_record){.dst = written,
-                                        .dst_mode = written == NULL ? TIMELINE_CPU
-                                                                    : BRIDGE_SHARED,
+                                        .dst_mode =
+                                            written == NULL ? TIMELINE_CPU : BRIDGE_SHARED,
                                         .src_mode = TIMELINE_CPU});
 }
 

@@ -45,18 +45,18 @@ static const char *
 reason_name(unsigned reason)
 {
     static const char *const words[] = {"", "staged", "private"};
-    return reason < TIMELINE_FAULT
-               ? words[reason]
-               : dlpack_fault_name(
-                     &(dlpack_fault){.code = (dlpack_fault_code)(reason - TIMELINE_FAULT)});
+    return reason < TIMELINE_FAULT ? words[reason]
+                                   : dlpack_fault_name(&(dlpack_fault){
+                                         .code = (dlpack_fault_code)(reason - TIMELINE_FAULT)});
 }
 
 static PyObject *
 make_record(const timeline_record *record)
 {
     return Py_BuildValue("(KBsNsIKKKKKIIKKIdddd)", (unsigned long long)record->number,
-                         record->kind, reason_name(record->reason), PyBool_FromLong(record->has_failed),
-                         record->name, record->stream, (unsigned long long)record->value,
+                         record->kind, reason_name(record->reason),
+                         PyBool_FromLong(record->has_failed), record->name, record->stream,
+                         (unsigned long long)record->value,
                          (unsigned long long)(uintptr_t)record->event,
                          (unsigned long long)record->nbytes,
                          (unsigned long long)(uintptr_t)record->dst,
@@ -102,10 +102,10 @@ timeline_list_queues(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
     for (size_t i = 0; list != NULL && timeline_read_queue(i, &queue); i++) {
         PyObject *label =
             PyUnicode_DecodeUTF8(queue.label, (Py_ssize_t)strlen(queue.label), "replace");
-        PyObject *told =
-            label == NULL ? NULL
-                          : Py_BuildValue("(IKN)", queue.stream,
-                                          (unsigned long long)(uintptr_t)queue.event, label);
+        PyObject *told = label == NULL
+                             ? NULL
+                             : Py_BuildValue("(IKN)", queue.stream,
+                                             (unsigned long long)(uintptr_t)queue.event, label);
         if (told == NULL || PyList_Append(list, told) < 0) {
             Py_CLEAR(list);
         }
@@ -132,7 +132,8 @@ timeline_list_places(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 PyMethodDef timeline_functions[] = {
     {"_timeline_open", timeline_open_records, METH_VARARGS,
      PyDoc_STR("_timeline_open($module, capacity, folders, /)\n--\n\n"
-               "Record from now on; code in the folders is no user's.  Returns the number of the first record.")},
+               "Record from now on; code in the folders is no user's.  Returns the number of "
+               "the first record.")},
     {"_timeline_close", timeline_close_records, METH_NOARGS,
      PyDoc_STR("_timeline_close($module, /)\n--\n\n"
                "Record no more; returns the number after the last record.")},
@@ -142,7 +143,8 @@ PyMethodDef timeline_functions[] = {
      PyDoc_STR("_timeline_read($module, first, end, /)\n--\n\n"
                "(records, how many are lost): timeline/records.py names the fields.")},
     {"_timeline_queues", timeline_list_queues, METH_NOARGS,
-     PyDoc_STR("_timeline_queues($module, /)\n--\n\n[(a stream's serial, its event, its queue's label)].")},
+     PyDoc_STR("_timeline_queues($module, /)\n--\n\n[(a stream's serial, its event, its "
+               "queue's label)].")},
     {"_timeline_stream", timeline_stream, METH_O,
      PyDoc_STR("_timeline_stream($module, stream, /)\n--\n\nA stream's serial.")},
     {"_timeline_places", timeline_list_places, METH_NOARGS,

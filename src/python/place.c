@@ -24,7 +24,8 @@ is_passed_over(PyObject *code)
 {
     PyObject *file = ((PyCodeObject *)code)->co_filename;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(folders); i++) {
-        if (PyUnicode_Tailmatch(file, PyTuple_GET_ITEM(folders, i), 0, PY_SSIZE_T_MAX, -1) == 1) {
+        if (PyUnicode_Tailmatch(file, PyTuple_GET_ITEM(folders, i), 0, PY_SSIZE_T_MAX, -1) ==
+            1) {
             return true;
         }
     }

@@ -35,12 +35,13 @@ static void
 show_wait(const awaited *it, double started)
 {
     bool is_stream = it->wait == wait_for_stream;
-    timeline_waited(started, it->function, (timeline_record){
-                                 .stream = is_stream ? ((metal_stream *)it->what)->serial : 0,
-                                 .event = is_stream ? NULL : it->what,
-                                 .value = it->value,
-                                 .dst = it->about,
-                             });
+    timeline_waited(started, it->function,
+                    (timeline_record){
+                        .stream = is_stream ? ((metal_stream *)it->what)->serial : 0,
+                        .event = is_stream ? NULL : it->what,
+                        .value = it->value,
+                        .dst = it->about,
+                    });
 }
 
 static int
@@ -118,8 +119,10 @@ waiting_for_busy_storage(md_state *state, const char *function, metal_storage *s
     int count = tracking_copy_marks(handle, is_for_writing, marks);
     int result = 1;
     for (int i = 0; i < count && result == 1; i++) {
-        result = (marks[i].is_of_earlier_owner ? wait_for_value : wait_for_work)(
-            state, function, marks[i].stream, marks[i].value, STREAM_FOREVER, handle);
+        result = (marks[i].is_of_earlier_owner ? wait_for_value
+                                               : wait_for_work)(state, function,
+                                                                marks[i].stream, marks[i].value,
+                                                                STREAM_FOREVER, handle);
     }
     tracking_release_marks(marks, count);
     return result == 1 ? 0 : -1;

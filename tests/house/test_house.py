@@ -55,6 +55,7 @@ BESIDE_FOLDERS = {
     "mlx_kernels",
     "torch_mps",
     "report",
+    "timelines",
     "counting",
     "hostile",
     "house",

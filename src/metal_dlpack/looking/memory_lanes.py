@@ -18,6 +18,8 @@ from metal_dlpack.sync import package_of
 Thing = TypeVar("Thing")
 METAL = 8
 UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+#: Characters of a name that are printed: a file's tensors are named by whoever wrote it.
+MAX_NAME = 40
 #: Pieces of bytes without a gap, at most; where there are more, one stands for all.
 MAX_RUNS = 64
 #: What is said of GPU work on a buffer.
@@ -225,3 +227,10 @@ def nbytes_text(nbytes: int) -> str:
     while value >= 1024:
         value, unit = value / 1024, unit + 1
     return f"{nbytes} bytes" if unit == 0 else f"{value:.4g} {UNITS[unit]}"
+
+
+def shown_name(name: str) -> str:
+    """On one line, without what a terminal obeys, and with its middle left out if it is long."""
+    half = (MAX_NAME - 1) // 2
+    name = name if len(name) <= MAX_NAME else f"{name[:half]}…{name[-half:]}"
+    return name if name.isprintable() else repr(name)[1:-1]

@@ -58,9 +58,7 @@ def draw_times(events: Sequence[Event], seconds: float) -> Markup:
         parts.append(_text(f"and {len(lanes) - len(shown):,} more lanes", left, bottom + 12, "mdl-quiet"))
         bottom += ROW
     legend = _legend(events, colours, left, bottom)
-    said = f"timeline of {time_text(end)}: " + "; ".join(
-        f"{lane.name}, {len(lane.events):,} events" for lane in shown
-    )
+    said = f"timeline of {time_text(end)}: " + "; ".join(f"{lane.name}, {len(lane.events):,} events" for lane in shown)
     return drawing(said, left + TRACK + 14, bottom + ROW, *parts, *legend)
 
 
@@ -135,13 +133,13 @@ def _said(bar: Bar) -> str:
         kinds = {event.kind for event in bar.events}
         name = words_of(first) if len({words_of(event) for event in bar.events}) == 1 else " and ".join(sorted(kinds))
         total = sum(event.seconds for event in bar.events)
-        return shortened(f"{len(bar.events):,} × {name}, {time_text(total)} in all, from {time_text(begin)}", MAX_FACT)
+        return shortened(
+            f"{len(bar.events):,} times {name}, {time_text(total)} in all, from {time_text(begin)}", MAX_FACT
+        )
     return shortened(f"{words_of(first)}\nfrom {time_text(begin)}, {length}\n{first.place}".rstrip(), MAX_FACT)
 
 
-def _arrows(
-    events: Iterable[Event], end: float, left: float, tops: dict[tuple[bool, str], float]
-) -> list[Markup]:
+def _arrows(events: Iterable[Event], end: float, left: float, tops: dict[tuple[bool, str], float]) -> list[Markup]:
     """From the end of what was awaited to where who waited went on; the longest waits."""
     waits = [
         event
@@ -172,7 +170,7 @@ def _arrows(
 
 def _scale(end: float, left: float, bottom: float) -> list[Markup]:
     """The first line: 0 and the whole, with marks at round times between."""
-    step = 10.0 ** -12
+    step = 10.0**-12
     while end / step > 6:
         step *= 10
         step = next((step * part for part in (0.2, 0.5) if end / (step * part) <= 6), step)

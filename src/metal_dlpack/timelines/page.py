@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from metal_dlpack.notebook.markup import Markup, element
 from metal_dlpack.notebook.style import DARK, LIGHT
 from metal_dlpack.notebook.time_drawing import CPU_WAIT, NO_BUFFER, colours_of
 
-from .lanes import end_of, lanes_of, span_of, time_text
+from .lanes import end_of, lane_of, lanes_of, span_of, time_text
 from .records import Event, Wait, Work
+from .summary import Summary
 from .text import words_of
-
-if TYPE_CHECKING:
-    from . import Timeline
 
 
 def _colours(colours: dict[str, str]) -> str:
@@ -34,23 +32,27 @@ _STYLE = (
 )
 
 
-def page_of(timeline: Timeline) -> str:
+def page_of(events: list[Event], summary: Summary, lost: int) -> str:
     """The whole page."""
-    events, summary = timeline.events, timeline.summary()
-    lost = f", {timeline.lost:,} earlier ones were lost" if timeline.lost else ""
+    losses = f", {lost:,} earlier ones were lost" if lost else ""
     body = [
-        element("h1", f"Timeline of {time_text(timeline.seconds)}"),
-        element("p", f"{len(events):,} records{lost}. ", "Wheel or + and -: zoom. Drag or ← and →: move. 0: all.", class_="quiet"),
+        element("h1", f"Timeline of {time_text(summary.seconds)}"),
+        element(
+            "p",
+            f"{len(events):,} records{losses}. ",
+            "Wheel or + and -: zoom. Drag or ← and →: move. 0: all.",
+            class_="quiet",
+        ),
         element("canvas", id="lanes", tabindex=0, role="img", aria_label="lanes of threads and queues"),
         element("p", id="said"),
         element("ul", *(element("li", advice.text) for advice in summary.advice)) if summary.advice else None,
         element("pre", str(summary)),
-        element("script", _data(events, timeline.seconds), type="application/json", id="data"),
+        element("script", _data(events, summary.seconds), type="application/json", id="data"),
         element("script", Markup(resources.files(__package__).joinpath("zoom.js").read_text())),
     ]
     head = [
         Markup('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
-        element("title", f"Timeline of {time_text(timeline.seconds)}"),
+        element("title", f"Timeline of {time_text(summary.seconds)}"),
         element("style", Markup(_STYLE)),
     ]
     return "<!doctype html>\n" + element("html", element("head", *head), element("body", *body), lang="en") + "\n"
@@ -68,8 +70,6 @@ def _data(events: list[Event], seconds: float) -> Markup:
     arrows = []
     for event in events:
         if isinstance(event, Wait) and event.awaited is not None and event.awaited.ended is not None and event.ended:
-            from .lanes import lane_of
-
             ends = (numbers[lane_of(event.awaited)], event.awaited.ended, numbers[lane_of(event)], event.ended)
             arrows.append(list(ends))
     text = json.dumps({"end": end, "lanes": lanes, "arrows": arrows})

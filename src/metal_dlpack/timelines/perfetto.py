@@ -25,7 +25,9 @@ def trace_of(events: list[Event], seconds: float, lost: int) -> dict[str, Any]:
     for (is_queue, name), number in numbers.items():
         trace.append(_named("thread_name", GPU if is_queue else CPU, number, name))
     # What begins together is nested by its length.
-    for flow, event in enumerate(sorted(events, key=lambda event: (_ns(span_of(event, end)[0]), -event.seconds)), start=1):
+    for flow, event in enumerate(
+        sorted(events, key=lambda event: (_ns(span_of(event, end)[0]), -event.seconds)), start=1
+    ):
         lane = lane_of(event)
         track = {"pid": GPU if lane[0] else CPU, "tid": numbers[lane]}
         trace.append(_slice(event, end) | track)

@@ -34,7 +34,7 @@ class Work:
     """A piece of work: of a queue, or a copy by the CPU."""
 
     number: int  #: in the order in which it was asked for
-    kind: str  #: 'copy', 'fill', 'kernel', 'mark' (its value is all it is for), 'wait' (what is behind it waits), 'operator'
+    kind: str  #: 'copy', 'fill', 'kernel', 'operator'; 'mark' or 'wait': an empty piece, to be waited for or that waits
     name: str  #: of the kernel, of torch's operator, or of the function that was called; or ""
     queue: str  #: its label, variable or number; "": the CPU did it
     thread: str  #: that asked for it

@@ -72,18 +72,18 @@ class Summary:
 
 def _line(total: Total) -> str:
     nbytes = f", {nbytes_text(total.nbytes)}" if total.nbytes else ""
-    return f"  {time_text(total.seconds):>9}  {os.path.basename(total.name)} × {total.count:,}{nbytes}"
+    return f"  {time_text(total.seconds):>9}  {os.path.basename(total.name)}, {total.count:,} times{nbytes}"
 
 
 def summary_of(events: list[Event], seconds: float) -> Summary:
     work = [event for event in events if isinstance(event, Work)]
     waits = [event for event in events if isinstance(event, Wait)]
-    costs = [*work, *(wait for wait in waits if wait.waiter is None)]
+    costs: list[Event] = [*work, *(wait for wait in waits if wait.waiter is None)]
     return Summary(
         seconds=seconds,
-        by_kind=_totals(events, lambda event: event.kind),
-        by_kernel=_totals((piece for piece in work if piece.kind in ("kernel", "operator")), lambda piece: piece.name),
-        by_line=_totals((event for event in costs if event.place), lambda event: event.place),
+        by_kind=_totals((event.kind, event) for event in events),
+        by_kernel=_totals((piece.name, piece) for piece in work if piece.kind in ("kernel", "operator")),
+        by_line=_totals((event.place, event) for event in costs if event.place),
         idle_seconds=_idle_seconds(work, waits),
         needless_nbytes=sum(piece.nbytes for piece in work if piece.reason),
         chain=longest_chain(work, waits),
@@ -91,10 +91,10 @@ def summary_of(events: list[Event], seconds: float) -> Summary:
     )
 
 
-def _totals(events: Iterable[Event], name: Callable[[Event], str]) -> tuple[Total, ...]:
+def _totals(named: Iterable[tuple[str, Event]]) -> tuple[Total, ...]:
     groups: dict[str, list[Event]] = {}
-    for event in events:
-        groups.setdefault(name(event), []).append(event)
+    for name, event in named:
+        groups.setdefault(name, []).append(event)
     totals = [
         Total(key, len(group), sum(event.seconds for event in group), sum(map(nbytes_of, group)))
         for key, group in groups.items()
@@ -163,7 +163,9 @@ def longest_chain(work: Sequence[Work], waits: Sequence[Wait]) -> tuple[Work, ..
             before[wait.waiter.number].append(wait.awaited)
     best: dict[int, tuple[float, Work | None]] = {}
     for piece in sorted(work, key=lambda piece: piece.number):  # what a piece comes behind was asked for before it
-        reached, through = max(((best[one.number][0], one) for one in before[piece.number]), default=(0.0, None), key=_first)
+        reached, through = max(
+            ((best[one.number][0], one) for one in before[piece.number]), default=(0.0, None), key=_first
+        )
         best[piece.number] = (reached + piece.seconds, through)
     end = max(work, key=lambda piece: best[piece.number][0], default=None)
     chain: list[Work] = []

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 
-from metal_dlpack.looking.memory_lanes import nbytes_text
-from metal_dlpack.sharing import shown_name
+from metal_dlpack.looking.memory_lanes import nbytes_text, shown_name
 
 from .lanes import Lane, end_of, lanes_of, span_of, time_text
 from .records import Event, Wait, Work
@@ -67,7 +66,7 @@ def line_of(group: list[Event]) -> str:
     begin, _ = span_of(group[0], 0.0)
     is_open = any(event.ended is None for event in group)
     length = "in flight" if is_open else time_text(sum(event.seconds for event in group))
-    times = f"  × {len(group):,}" if len(group) > 1 else ""
+    times = f", {len(group):,} times" if len(group) > 1 else ""
     place = f"    {os.path.basename(group[0].place)}" if group[0].place else ""
     return f"  {time_text(begin):>8}  {length:>9}  {words_of(group[0])}{times}{place}"
 

@@ -25,8 +25,9 @@ typedef struct soft_job {
     soft_program *program;
     int code; /* 0, a MTLCommandBufferError (its passes do nothing), or ENDED_BY_EXIT */
     size_t done_count; /* of its passes */
-    uint64_t ended_ns; /* when its last commands were done, or it signalled; 0: it has had none */
-    char *text;        /* owned: why a kernel was stopped; NULL: none was */
+    uint64_t
+        ended_ns; /* when its last commands were done, or it signalled; 0: it has had none */
+    char *text;   /* owned: why a kernel was stopped; NULL: none was */
 } soft_job;
 
 typedef struct soft_schedule {
