@@ -126,3 +126,10 @@ def synchronisation():
     framework = types.SimpleNamespace(Tensor=type("Tensor", (), {}), synchronize=lambda: None)
     yield {"x": tensor, "model": lambda x: x, "its": framework, "a": md.ones(4)}
     md.register_sync(framework.Tensor, None)
+
+
+def timeline():
+    scale = md.kernel(
+        "kernel void scale(device float *x, constant float &by, uint i [[thread_position_in_grid]]) { x[i] *= by; }"
+    )
+    yield {"a": md.ones(1000), "s1": md.Stream(), "s2": md.Stream(), "scale": scale}

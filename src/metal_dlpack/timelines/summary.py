@@ -72,7 +72,8 @@ class Summary:
 
 def _line(total: Total) -> str:
     nbytes = f", {nbytes_text(total.nbytes)}" if total.nbytes else ""
-    return f"  {time_text(total.seconds):>9}  {os.path.basename(total.name)}, {total.count:,} times{nbytes}"
+    times = f", {total.count:,} times" if total.count > 1 else ""
+    return f"  {time_text(total.seconds):>9}  {os.path.basename(total.name)}{times}{nbytes}"
 
 
 def summary_of(events: list[Event], seconds: float) -> Summary:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import textwrap
 
 from metal_dlpack.looking.memory_lanes import nbytes_text, shown_name
 
 from .lanes import Lane, end_of, lanes_of, span_of, time_text
 from .records import Event, Wait, Work
 
+#: Columns of what is printed.
+COLUMNS = 78
 #: Cells of a bar; events that are listed.
-WIDTH, MOST_LISTED = 64, 20
-#: What fills a cell; of several events in one, the one that lasts longest there.
+WIDTH, MOST_LISTED = 56, 20
+#: What fills a cell; of several in one, the work that lasts longest there, and a wait where there is none.
+WAIT = "░"
 CELLS = {
     "kernel": "█",
     "operator": "█",
@@ -19,8 +23,8 @@ CELLS = {
     "fill": "▒",
     "mark": "|",
     "wait": "|",
-    "cpu wait": "░",
-    "gpu wait": "░",
+    "cpu wait": WAIT,
+    "gpu wait": WAIT,
 }
 NONE = "·"
 LEGEND = "█ kernel  ▓ copy  ▒ fill  ░ wait"
@@ -58,7 +62,7 @@ def bar(lane: Lane, end: float) -> str:
             share = max(min(stop, cell + 1) - max(begin, cell), 1e-9)
             mark = CELLS[event.kind]
             shares[cell][mark] = shares[cell].get(mark, 0.0) + share
-    return "".join(max(share, key=share.__getitem__) if share else NONE for share in shares)
+    return "".join(max(share, key=lambda mark: (mark != WAIT, share[mark])) if share else NONE for share in shares)
 
 
 def line_of(group: list[Event]) -> str:
@@ -67,8 +71,11 @@ def line_of(group: list[Event]) -> str:
     is_open = any(event.ended is None for event in group)
     length = "in flight" if is_open else time_text(sum(event.seconds for event in group))
     times = f", {len(group):,} times" if len(group) > 1 else ""
-    place = f"    {os.path.basename(group[0].place)}" if group[0].place else ""
-    return f"  {time_text(begin):>8}  {length:>9}  {words_of(group[0])}{times}{place}"
+    place = f"  [{os.path.basename(group[0].place)}]" if group[0].place else ""
+    first = f"  {time_text(begin):>8}  {length:>9}  "
+    return textwrap.fill(
+        f"{words_of(group[0])}{times}{place}", COLUMNS, initial_indent=first, subsequent_indent=" " * len(first)
+    )
 
 
 def words_of(event: Event) -> str:
