@@ -10,6 +10,7 @@ sys.path[:0] = [str(DOCS.parent / folder) for folder in ("tools", "src", "benchm
 import cost_picture  # noqa: E402
 import site_docstrings  # noqa: E402
 import site_links  # noqa: E402
+import site_timelines  # noqa: E402
 
 import metal_dlpack  # noqa: E402
 
@@ -49,7 +50,7 @@ def draw_costs(_app):
 
 def page_was_read(app, docname, content):
     page = Path(app.env.doc2path(docname))
-    content[0] = site_links.for_the_site(content[0], page, page)
+    content[0] = site_timelines.with_pictures(site_links.for_the_site(content[0], page, page))
 
 
 def include_was_read(app, path, _parent, content):

@@ -212,3 +212,15 @@ def foreign_queue():
         queue = send(md.default_device().handle, "newCommandQueue")
     yield queue
     send(queue, "release", result=None)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """`make notebooks` has one."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    import notebooks
+
+    if notebooks.chromium() is None:
+        pytest.skip("Chromium is not installed")
+    with playwright.sync_playwright() as started:
+        yield started.chromium.launch(executable_path=notebooks.chromium(), args=["--no-sandbox"])

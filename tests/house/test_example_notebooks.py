@@ -23,7 +23,7 @@ SAID = {
         "asarray: list has no memory to share",
     ],
     "softmax_kernel": ["program_source 3 12 ", "device(type='mps', index=0)", "True"],
-    "streams": ["np.float32(1e+06)", ", True)", "6.0", "[5.0, 5.0, 5.0, 5.0]", "twice: argument 'x'"],
+    "streams": ["1000000.0", ", True)", "6.0", "[5.0, 5.0, 5.0, 5.0]", "twice: argument 'x'"],
 }
 
 

@@ -15,7 +15,7 @@ from recipes import blocks, pages, without_blocks
 PAGES = pages()
 #: Module of `page_names.MODULES`, or of an import: the marker.
 MARKERS = {"jax": "jax", "mlx": "mlx", "numpy": "numpy", "torch": "torch", "tvm_ffi": "tvm", "ml_dtypes": "ml_dtypes"}
-MARKS = ("", "not run", "run by", "needs", "printed")
+MARKS = ("", "not run", "run by", "needs", "printed", "timeline")
 #: Of these nothing is run: pictures, output, commands.
 WORDS = ("", "text", "sh", "console")
 

@@ -26,18 +26,6 @@ def site(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
-def browser():
-    """`make notebooks` has one."""
-    playwright = pytest.importorskip("playwright.sync_api")
-    import notebooks
-
-    if notebooks.chromium() is None:
-        pytest.skip("Chromium is not installed")
-    with playwright.sync_playwright() as started:
-        yield started.chromium.launch(executable_path=notebooks.chromium(), args=["--no-sandbox"])
-
-
 def anchors(site):
     """The ids of all that the reference describes."""
     return {

@@ -23,6 +23,14 @@ MAX_LENGTH = 40_000
 SVG = "{http://www.w3.org/2000/svg}"
 
 
+def timed():
+    array, stream = md.zeros(1000), md.Stream(label="</title><script>&\"'")
+    with md.timeline() as seen:
+        array.fill(1, stream=stream)
+        array.copy()
+    return seen
+
+
 def examples():
     array, closed = md.asarray([[float(i) for i in range(40)]] * 30, dtype="float32"), md.Buffer(10)
     closed.close()
@@ -43,6 +51,7 @@ def examples():
     yield "layout", array[3:9, ::2].layout
     yield "implicit layout", md.StridedLayout((2, 3), None, 4)
     yield "empty layout", md.StridedLayout.dense((2, 0), 4)
+    yield "timeline", timed()
     yield "picture", draw(array=array, view=array[::2], **{"no array": "text"})
     yield "many lanes", draw(*[array[i % 30] for i in range(500)])
 

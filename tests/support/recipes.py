@@ -5,6 +5,7 @@ A comment on the line before a block says what is special about it; readers do n
     <!-- not run: why -->             of Python; of another language also `run by: tests/...`, the file that does
     <!-- run by: tests/... -->
     <!-- needs: mlx_metal -->         the markers of tests/conftest.py without `needs_`
+    <!-- timeline -->                 its Timeline, `seen`, is drawn behind it on the site: tools/site_timelines.py
     <!-- printed -->                  the block is what the code so far, from the last such block on, has printed
 """
 
@@ -21,7 +22,7 @@ class Block:
     language: str
     text: str
     line: int  # of its first line in the page
-    mark: str  # `not run`, `run by`, `needs`, `printed` or ""
+    mark: str  # `not run`, `run by`, `needs`, `printed`, `timeline` or ""
     words: str  # behind the mark
 
     @property

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 import metal_dlpack as md
 from metal_dlpack import softmetal
 from metal_dlpack.counting import KernelCount
+from metal_dlpack.timelines.records import Wait, Work
 
 Storage = Literal["shared", "managed", "private"]
 
@@ -209,6 +210,14 @@ def ask(a: md.Array) -> None:
     assert_type(why.reasons + why.fixes, tuple[str, ...])
     print(bool(why))
     md.show(a, other=a.T)
+    with md.timeline(capacity=100) as seen:
+        a.copy()
+    assert_type(seen.events, list[Work | Wait])
+    assert_type((seen.work, seen.waits), tuple[list[Work], list[Wait]])
+    assert_type((seen.lost, seen.seconds), tuple[int, float])
+    assert_type([advice.text for advice in seen.summary().advice], list[str])
+    with tempfile.TemporaryDirectory() as folder:
+        seen.save(Path(folder, "trace.json"))
     assert_type(md.shares_memory(a, np.asarray(a)), bool)
     assert_type(md.last_refusal(), Exception | None)
     assert_type(md.get_storage_mode(), Storage)
