@@ -4,6 +4,7 @@
 #include "metal/lookup.h"
 #include "metal/mlx_loaded.h"
 #include "metal/pool.h"
+#include "metal/timeline.h"
 #include "metal/tracking.h"
 
 #include <stddef.h>
@@ -67,6 +68,7 @@ storage_reuse(const device_record *device, size_t nbytes, bridge_storage mode)
     storage->is_readonly = false;
     storage->is_exported = false;
     __atomic_store_n(&storage->refs, 1, __ATOMIC_RELEASE); /* from here on lookup.h finds it */
+    timeline_born(storage->handle);
     return storage;
 }
 
@@ -93,6 +95,7 @@ make_new(const device_record *device, size_t nbytes, size_t capacity, bridge_sto
     (*out)->capacity = capacity;
     (*out)->is_ours = true;
     lookup_add(*out);
+    timeline_born((*out)->handle);
     return BRIDGE_OK;
 }
 

@@ -119,6 +119,17 @@ void timeline_waited(double started, const char *name, timeline_record what);
 void timeline_computed(double started, timeline_kind kind, timeline_record what);
 /* The piece of this number waits on the GPU for what the record says; 0: none was open. */
 void timeline_held(uint64_t waiter, timeline_record what);
+/* Memory is handed out: what had this address before was other memory. */
+void timeline_note_birth(const void *buffer);
+
+static inline void
+timeline_born(const void *buffer)
+{
+    if (timeline_on()) {
+        timeline_note_birth(buffer);
+    }
+}
+
 /* It was not submitted after all. */
 void timeline_drop(uint64_t number);
 /* What is told of a stream once: its queue's label, and its event, which other pieces may wait for by. */
@@ -142,6 +153,9 @@ bool timeline_open(size_t capacity, uint64_t *first);
  * last. */
 uint64_t timeline_close(void);
 bool timeline_forget(void);
+/* Records from this number on are about the memory that has this address now; or from a later one, if
+ * other memory that was handed out since shares its place in a small table. */
+uint64_t timeline_birth(const void *buffer);
 /* The number after the last record so far. */
 uint64_t timeline_end_number(void);
 /* Copy the record; false: it was dropped, or it is lost (`*is_lost`). */

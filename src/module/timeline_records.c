@@ -124,6 +124,14 @@ timeline_stream(PyObject *module, PyObject *op)
 }
 
 static PyObject *
+timeline_birth_of(PyObject *Py_UNUSED(module), PyObject *op)
+{
+    void *buffer = PyLong_AsVoidPtr(op);
+    return PyErr_Occurred() != NULL ? NULL
+                                    : PyLong_FromUnsignedLongLong(timeline_birth(buffer));
+}
+
+static PyObject *
 timeline_list_places(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 {
     return place_list();
@@ -147,6 +155,9 @@ PyMethodDef timeline_functions[] = {
                "queue's label)].")},
     {"_timeline_stream", timeline_stream, METH_O,
      PyDoc_STR("_timeline_stream($module, stream, /)\n--\n\nA stream's serial.")},
+    {"_timeline_birth", timeline_birth_of, METH_O,
+     PyDoc_STR("_timeline_birth($module, handle, /)\n--\n\nThe number of the first record "
+               "about the memory that has this MTLBuffer now.")},
     {"_timeline_places", timeline_list_places, METH_NOARGS,
      PyDoc_STR("_timeline_places($module, /)\n--\n\n[(file, line, function)].")},
     {NULL, NULL, 0, NULL},

@@ -121,6 +121,20 @@ def test_private_work_of_the_packages_python_has_the_users_line():
 # ---- bounds ----
 
 
+def test_memory_at_a_used_address_has_its_own_name():
+    stream = md.Stream()
+    with md.timeline() as t:
+        gone = md.zeros(1 << 14)
+        handle = gone.buffer.handle
+        gone.fill(1, stream=stream)
+        stream.synchronize()
+        del gone
+        again = md.zeros(1 << 14)
+        again.fill(1, stream=stream)
+    assert again.buffer.handle == handle  # the pool gave it out again
+    assert [work.target.name for work in t.work if work.kind == "fill"] == [f"{handle:#x}", "again"]
+
+
 def test_the_oldest_are_lost_first_and_counted():
     a = md.ones(10)
     with md.timeline(capacity=8) as t:

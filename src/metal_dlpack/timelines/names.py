@@ -31,7 +31,8 @@ def names_in(frame: FrameType | None) -> Names:
             buffers.setdefault(handle, name)
     threads = {thread.ident: thread.name for thread in threading.enumerate() if thread.ident is not None}
     places = {number: f"{file}:{line}" for number, (file, line, _) in enumerate(_core._timeline_places(), start=1)}
-    return Names(queues, buffers, threads, places, events)
+    births = {handle: _core._timeline_birth(handle) for handle in buffers}
+    return Names(queues, buffers, threads, places, events, births)
 
 
 def name_default_streams(names: Names) -> Names:

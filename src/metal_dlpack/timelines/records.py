@@ -130,17 +130,19 @@ class Names:
     threads: Mapping[int, str]
     places: Mapping[int, str]
     events: Mapping[int, int]  #: the stream whose event it is
+    births: Mapping[int, int]  #: by handle: what a smaller number is about was other memory
 
     def queue(self, serial: int) -> str:
         return "" if serial == CPU else self.queues.get(serial) or f"stream {serial}"
 
-    def buffer(self, handle: int) -> str:
-        return self.buffers.get(handle) or f"{handle:#x}"
+    def buffer(self, handle: int, number: int) -> str:
+        name = self.buffers.get(handle) if number >= self.births.get(handle, 0) else None
+        return name or f"{handle:#x}"
 
-    def memory(self, handle: int, mode: int) -> Memory:
+    def memory(self, handle: int, mode: int, number: int) -> Memory:
         if mode >= len(STORAGES):
             return Memory("CPU memory", "cpu", 0)
-        return Memory(self.buffer(handle), STORAGES[mode], handle)
+        return Memory(self.buffer(handle, number), STORAGES[mode], handle)
 
 
 def events_of(raws: Iterable[Raw], names: Names, began: float) -> list[Event]:
@@ -187,8 +189,8 @@ def events_of(raws: Iterable[Raw], names: Names, began: float) -> list[Event]:
             started=seconds(min(started, raw.ended)),
             ended=seconds(raw.ended),
             nbytes=raw.nbytes,
-            target=names.memory(raw.target, raw.target_mode) if has_target else None,
-            source=names.memory(raw.source, raw.source_mode) if has_source else None,
+            target=names.memory(raw.target, raw.target_mode, raw.number) if has_target else None,
+            source=names.memory(raw.source, raw.source_mode, raw.number) if has_source else None,
             reason=raw.reason,
             has_failed=raw.has_failed,
         )
@@ -213,7 +215,7 @@ def events_of(raws: Iterable[Raw], names: Names, began: float) -> list[Event]:
             place=names.places.get(raw.place, ""),
             call=raw.name,
             awaited=None if awaited is None else works[awaited.number],
-            memory=names.buffer(raw.target) if raw.target else "",
+            memory=names.buffer(raw.target, raw.number) if raw.target else "",
             started=started - began,
             ended=seconds(ended),
         )
