@@ -135,6 +135,18 @@ def test_memory_at_a_used_address_has_its_own_name():
     assert [work.target.name for work in t.work if work.kind == "fill"] == [f"{handle:#x}", "again"]
 
 
+def test_work_that_failed_says_so(settings):
+    stream, a = md.Stream(label="s"), md.zeros(1000)
+    settings(fail="commit@1=8")
+    with md.timeline() as t:
+        a.copy(stream=stream)
+        with pytest.raises(md.MetalError):
+            stream.synchronize()
+        a.fill(1, stream=stream)
+    assert [(work.kind, work.has_failed) for work in t.work] == [("copy", True), ("mark", False), ("fill", False)]
+    assert str(t).count("failed") == 1 and "failed" in t._repr_html_()
+
+
 def test_the_oldest_are_lost_first_and_counted():
     a = md.ones(10)
     with md.timeline(capacity=8) as t:
