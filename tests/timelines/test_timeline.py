@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from children import run_child
 from forking import exit_code_of_child
 from held_work import held
 
@@ -133,6 +134,20 @@ def test_memory_at_a_used_address_has_its_own_name():
         again.fill(1, stream=stream)
     assert again.buffer.handle == handle  # the pool gave it out again
     assert [work.target.name for work in t.work if work.kind == "fill"] == [f"{handle:#x}", "again"]
+
+
+CELLS = """
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+shell.run_cell("import metal_dlpack as md", store_history=True)
+shell.run_cell("with md.timeline() as t:\\n    md.zeros(9).copy()", store_history=True)
+print([work.place for work in shell.user_ns["t"].work])
+"""
+
+
+def test_the_cells_of_a_notebook_have_their_numbers():
+    done = run_child(CELLS, IPYTHONDIR=os.devnull)
+    assert done.stdout.splitlines()[-1:] == ["['In [2]:2']"], done.stderr
 
 
 def test_work_that_failed_says_so(settings):

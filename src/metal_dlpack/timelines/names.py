@@ -30,7 +30,11 @@ def names_in(frame: FrameType | None) -> Names:
         elif handle := handle_of(value):
             buffers.setdefault(handle, name)
     threads = {thread.ident: thread.name for thread in threading.enumerate() if thread.ident is not None}
-    places = {number: f"{file}:{line}" for number, (file, line, _) in enumerate(_core._timeline_places(), start=1)}
+    cells = cells_of_a_notebook()
+    places = {
+        number: f"{cells.get(file, file)}:{line}"
+        for number, (file, line, _) in enumerate(_core._timeline_places(), start=1)
+    }
     births = {handle: _core._timeline_birth(handle) for handle in buffers}
     return Names(queues, buffers, threads, places, events, births)
 
@@ -50,6 +54,13 @@ def variables(frame: FrameType | None) -> Iterator[tuple[str, Any]]:
     yield from dict(getattr(inner.get("self"), "__dict__", {})).items()
     if frame.f_globals is not frame.f_locals:
         yield from dict(frame.f_globals).items()
+
+
+def cells_of_a_notebook() -> dict[str, str]:
+    """What IPython calls its cells, by the file that each is compiled as."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    numbers = getattr(getattr(shell, "compile", None), "_filename_map", {})  # its tracebacks say "Cell In[3]" by this
+    return {file: f"In [{number}]" for file, number in numbers.items()}
 
 
 def handle_of(value: Any) -> int:
