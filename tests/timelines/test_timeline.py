@@ -423,8 +423,9 @@ def test_sums_agree_with_the_events(scale):
     assert sum(total.count for total in summary.by_kind) == len(t.events)
     assert sum(total.seconds for total in summary.by_kind) == pytest.approx(sum(event.seconds for event in t.events))
     assert [(total.name, total.count) for total in summary.by_kernel] == [("scale", 5)]
-    chain = summary.chain
-    assert [work.kind for work in chain] == ["wait", *["kernel", "copy"] * 5]  # the gate's, which is no work of ours
+    first, *chain = summary.chain
+    assert first.kind == "wait"  # the gate's: the kernel waited for it, and the copy for its own, which may open later
+    assert [work.kind for work in chain] in (["kernel", "copy"] * 5, (["kernel", "copy"] * 5)[1:])
     assert all(one.ended <= two.started for one, two in itertools.pairwise(chain))
     assert summary.idle_seconds <= sum(wait.seconds for wait in t.waits if wait.waiter is None)
 
