@@ -342,7 +342,9 @@ def test_ray_moves_arrays_between_nodes_spills_them_and_makes_those_again_that_d
     assert found["sums of the page"] == [1 << 20] * 8
     assert found["is the store's memory"] == [True, True]
     assert found["small is readonly"]
-    assert found.get("in flight", [False, 1 << 20]) == [False, 1 << 20]
+    if softmetal.is_present():
+        assert found["in flight"] == [False, 1 << 20]
+        assert found["failed"]
     assert found["killed"] == "WorkerCrashedError"
     assert found["from disk"]
     assert found["files"] > 0

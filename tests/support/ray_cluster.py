@@ -32,14 +32,13 @@ def filled(seed, count=MIB):
 
 
 @ray.remote
-def in_flight():
+def in_flight(fails=False):
     """What the GPU has yet to write, and whether it has."""
-    softmetal.configure(latency_us=300_000)
+    softmetal.configure(latency_us=300_000, fail="commit=Internal" if fails else None)
     stream = md.Stream()
     array = md.ones(MIB).copy(stream=stream)
-    was_finished = stream.query()
-    softmetal.configure(latency_us=None)
-    return array, was_finished
+    softmetal.configure(latency_us=None, fail=None)
+    return array, stream.query()
 
 
 @ray.remote
@@ -67,6 +66,10 @@ def run(cluster, second, node, folder):
     if softmetal.is_present():
         array, was_finished = ray.get(in_flight.options(**ON_FIRST).remote())
         yield "in flight", [was_finished, float(np.asarray(array).sum())]
+        try:
+            ray.get(in_flight.remote(fails=True))
+        except ray.exceptions.UnserializableException as error:
+            yield "failed", "MetalError" in str(error)
 
     try:
         ray.get(end_this_worker.remote(there))
