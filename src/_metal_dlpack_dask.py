@@ -17,10 +17,14 @@ def register(sizeof: Any) -> None:
 
     def register_types() -> None:
         import metal_dlpack as md
+        from metal_dlpack import pickling
 
         sizeof.register(md.Array, bytes_of)
         sizeof.register(md.HostView, lambda host: bytes_of(host.array))
-        gc.callbacks.append(lambda phase, info: empty_cache(md, phase, info))
+        # A worker whose process is too large spills one object after the other until it is not, and collects garbage
+        # now and then.  What the pool keeps would look as if nothing had been gained, and the rest would go as well.
+        pickling.before_pickling = md.empty_cache
+        gc.callbacks.append(lambda phase, info: md.empty_cache() if is_full(phase, info) else None)
 
     sizeof.register_lazy("metal_dlpack", register_types)
 
@@ -30,10 +34,6 @@ def bytes_of(array: Any) -> int:
     return int(array[tuple(slice(1 if stride == 0 else None) for stride in array.strides)].nbytes)
 
 
-def empty_cache(md: Any, phase: str, info: dict[str, int]) -> None:
-    """A worker whose process is too large spills, and collects garbage to see whether that was enough.
-
-    What the pool keeps is garbage then: the worker would spill all that it has, and pause for good.
-    """
-    if phase == "stop" and info["generation"] == 2:
-        md.empty_cache()
+def is_full(phase: str, info: dict[str, int]) -> bool:
+    """The end of a full collection."""
+    return phase == "stop" and info["generation"] == 2

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import sys
 import weakref
+from collections.abc import Callable
 from pickle import PickleBuffer
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,14 @@ if TYPE_CHECKING:
     import numpy as np
 
 OUT_OF_BAND_PROTOCOL = 5
+
+
+def nothing() -> None:
+    pass
+
+
+#: _metal_dlpack_dask.py puts a function here that gives free memory back.
+before_pickling: Callable[[], object] = nothing
 
 #: By the id of a living Array the NumPy array over its bytes that joblib was given.
 _given_to_joblib: dict[int, np.ndarray[Any, Any]] = {}
@@ -34,6 +43,7 @@ def reduce_array(array: _core.Array, protocol: int) -> tuple[Any, tuple[Any, ...
     A failure of GPU work is raised once.  Dask answers an error of pickle by other picklers, which must not send what
     the failure left: while it is handled, an Array that raises it is sent.
     """
+    before_pickling()
     handled = sys.exception()
     if isinstance(handled, _core.MetalError) and vars(handled).get("not_sent") is array:
         return unusable_array, (text_of("could not be sent: ", handled, array.dtype, array.shape),)

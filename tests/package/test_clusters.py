@@ -21,13 +21,14 @@ from places import ROOT, SUPPORT
 from recipes import all_recipes, blocks
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
+from metal_dlpack import pickling, softmetal
 
 
 @pytest.fixture(autouse=True)
-def pool_of_other_tests():
-    """Where Dask has seen an Array, collections empty the pool."""
+def pool_of_other_tests(monkeypatch):
+    """Where Dask has seen an Array, collections and pickles empty the pool."""
     known = list(gc.callbacks)
+    monkeypatch.setattr(pickling, "before_pickling", pickling.before_pickling)
     yield
     gc.callbacks[:] = known
 
@@ -98,20 +99,21 @@ def test_dask_starts_without_the_package():
     assert output_of("import sys, dask.sizeof\nprint('metal_dlpack' in sys.modules)") == "False\n"
 
 
-def test_a_collection_of_dask_s_gives_the_pool_s_memory_back():
+@pytest.mark.parametrize("act", ["gc.collect()", "pickle.dumps(md.zeros(3))"])
+def test_what_dask_does_where_memory_is_short_gives_the_pool_s_memory_back(act):
     pytest.importorskip("dask")
-    code = """
-        import gc, dask.sizeof, metal_dlpack as md
+    code = f"""
+        import gc, pickle, dask.sizeof, metal_dlpack as md
         a = md.zeros(1 << 20)
         gc.collect()
         dask.sizeof.sizeof(a)
         del a
         gc.collect(1)
-        print(md.memory_stats()["cached"] > 0)
-        gc.collect()
-        print(md.memory_stats()["cached"])
+        print(md.memory_stats()["cached"] > 1 << 20)
+        {act}
+        print(md.memory_stats()["cached"] > 1 << 20)
     """
-    assert output_of(code) == "True\n0\n"
+    assert output_of(code) == "True\nFalse\n"
 
 
 # ---- Dask: tasks ----
