@@ -44,15 +44,16 @@ void
 array_side_show_copy(const char *function, const array_side *dst, const array_side *src,
                      double started)
 {
-    timeline_record copy = {0};
-    if (started != 0) {
-        show_side(dst, &copy.dst, &copy.dst_mode);
-        show_side(src, &copy.src, &copy.src_mode);
-        copy.nbytes = (size_t)(layout_volume(&dst->layout) * dst->layout.itemsize);
-        place_note();
-        timeline_name(function);
-        timeline_computed(started, TIMELINE_COPY, copy);
+    if (started == 0) { /* before the record is made, which is long */
+        return;
     }
+    timeline_record copy = {0};
+    show_side(dst, &copy.dst, &copy.dst_mode);
+    show_side(src, &copy.src, &copy.src_mode);
+    copy.nbytes = (size_t)(layout_volume(&dst->layout) * dst->layout.itemsize);
+    place_note();
+    timeline_name(function);
+    timeline_computed(started, TIMELINE_COPY, copy);
 }
 
 /* ---- submitting ---- */
