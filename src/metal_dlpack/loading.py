@@ -82,6 +82,7 @@ def load(
     on return.  Ctrl-C and errors end them within 8 MiB each, and let go of all.
     """
     wanted = None if dtype is None else floating(dtype)
+    _core.empty(0, device=device, storage=storage)  # a wrong one is refused before the file is opened
     made: dict[str, _core.Array] = {}
     with opening.open(path, device=device) as file, Reading() as reading:
         names = chosen(file, only)

@@ -176,7 +176,7 @@ for x in (array, md.zeros(4, device="metal:1"), Foreign()):
     for device in (None, "metal:0", "metal:1", md.devices()[1]):
         check(x, device=device)
 said = md.explain(array, device="metal:1", copy=False)
-assert "The data is on metal:0, and device asks for metal:1" in said.reasons[0], said
+assert "The data is on metal:0, and device asks for metal:1" in " ".join(said.reasons), said
 """
 
 

@@ -28,6 +28,7 @@ def timed():
     with md.timeline() as seen:
         array.fill(1, stream=stream)
         array.copy()
+    assert len(seen.events) > 1  # and from here on the timeline keeps no ring
     return seen
 
 
