@@ -5,6 +5,8 @@ Text and ground are set together, so that one is always read on the other.  Lane
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .markup import Markup, element
 
 #: What the variables fall back to.
@@ -52,3 +54,20 @@ STYLE_SHEET: Markup = element(
         "overflow:auto;max-height:24em;margin:6px 0 0;padding:0;color:inherit;background:none;border:0}"
     ),
 )
+
+
+def whole_page(title: str, style: str, body: Sequence[Markup | None]) -> str:
+    """An HTML page that needs no other file: light or dark as the reader has it; `style` is what it has of its own."""
+    light, dark = ("".join(f"--{name}:{colour};" for name, colour in colours.items()) for colours in (LIGHT, DARK))
+    common = (
+        f":root{{color-scheme:light dark;{light}}}"
+        f"@media (prefers-color-scheme:dark){{:root{{{dark}}}}}"
+        "body{color:var(--text);background:var(--ground);font:15px/1.5 system-ui,-apple-system,'Segoe UI',sans-serif}"
+        ".quiet{color:var(--quiet)}"
+    )
+    head = [
+        Markup('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
+        element("title", title),
+        element("style", Markup(common + style)),
+    ]
+    return "<!doctype html>\n" + element("html", element("head", *head), element("body", *body), lang="en") + "\n"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from metal_dlpack.notebook.markup import Markup, element
-from metal_dlpack.notebook.style import ACCENTS, DARK, LIGHT
+from metal_dlpack.notebook.style import ACCENTS, whole_page
 
 from . import text
 from .building import Report
@@ -14,17 +14,10 @@ from .building import Report
 _BAD, _GOOD = ACCENTS[3], ACCENTS[2]
 
 
-def _colours(colours: dict[str, str]) -> str:
-    return "".join(f"--{name}:{colour};" for name, colour in colours.items())
-
-
 _STYLE = (
-    f":root{{color-scheme:light dark;{_colours(LIGHT)}}}"
-    f"@media (prefers-color-scheme:dark){{:root{{{_colours(DARK)}}}}}"
-    "body{color:var(--text);background:var(--ground);font:15px/1.5 system-ui,-apple-system,'Segoe UI',sans-serif;"
-    "max-width:60rem;margin:2rem auto;padding:0 1rem}"
+    "body{max-width:60rem;margin:2rem auto;padding:0 1rem}"
     "h1{font-size:1.5rem;margin:0}h2{font-size:1.15rem;margin:2rem 0 .5rem}h3{font-size:1rem;margin:0}"
-    "p{margin:.3rem 0}.quiet{color:var(--quiet)}"
+    "p{margin:.3rem 0}"
     "code,pre,.code{font:13px/1.45 ui-monospace,SFMono-Regular,Menlo,'DejaVu Sans Mono',monospace}"
     ".scroll{overflow-x:auto}table{border-collapse:collapse;width:100%}"
     "th,td{text-align:left;padding:.25rem .75rem .25rem 0;border-bottom:1px solid var(--line);vertical-align:top}"
@@ -55,12 +48,7 @@ def page_of(report: Report) -> str:
         element("p", f"metal_dlpack {report['tool']['version']}", class_="quiet"),
     ]
     title = f"{text.counted(len(found), 'finding')}: {' '.join(report['program'])[:80]}"
-    head = [
-        Markup('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
-        element("title", title),
-        element("style", Markup(_STYLE)),
-    ]
-    return "<!doctype html>\n" + element("html", element("head", *head), element("body", *body), lang="en") + "\n"
+    return whole_page(title, _STYLE, body)
 
 
 def _verdict(found: list[dict[str, Any]]) -> Markup:

@@ -7,7 +7,7 @@ from importlib import resources
 from typing import Any
 
 from metal_dlpack.notebook.markup import Markup, element
-from metal_dlpack.notebook.style import DARK, LIGHT
+from metal_dlpack.notebook.style import whole_page
 from metal_dlpack.notebook.time_drawing import CPU_WAIT, NO_BUFFER, colours_of
 
 from .lanes import end_of, lane_of, lanes_of, span_of, time_text
@@ -15,18 +15,10 @@ from .records import Event, Wait, Work
 from .summary import Summary
 from .text import words_of
 
-
-def _colours(colours: dict[str, str]) -> str:
-    return "".join(f"--{name}:{colour};" for name, colour in colours.items())
-
-
 _STYLE = (
-    f":root{{color-scheme:light dark;{_colours(LIGHT)}}}"
-    f"@media (prefers-color-scheme:dark){{:root{{{_colours(DARK)}}}}}"
-    "body{color:var(--text);background:var(--ground);font:15px/1.5 system-ui,-apple-system,'Segoe UI',sans-serif;"
-    "margin:1rem auto;max-width:80rem;padding:0 1rem}h1{font-size:1.3rem;margin:0}"
+    "body{margin:1rem auto;max-width:80rem;padding:0 1rem}h1{font-size:1.3rem;margin:0}"
     "canvas{display:block;width:100%;touch-action:none;cursor:grab;border:1px solid var(--line);border-radius:4px}"
-    ".quiet{color:var(--quiet)}#said{min-height:3em;white-space:pre-wrap;overflow-wrap:anywhere}"
+    "#said{min-height:3em;white-space:pre-wrap;overflow-wrap:anywhere}"
     "pre,#said{font:13px/1.45 ui-monospace,SFMono-Regular,Menlo,'DejaVu Sans Mono',monospace}"
     "pre{overflow-x:auto}ul{padding-left:1.2rem}"
 )
@@ -50,12 +42,7 @@ def page_of(events: list[Event], summary: Summary, lost: int) -> str:
         element("script", _data(events, summary.seconds), type="application/json", id="data"),
         element("script", Markup(resources.files(__package__).joinpath("zoom.js").read_text())),
     ]
-    head = [
-        Markup('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
-        element("title", f"Timeline of {time_text(summary.seconds)}"),
-        element("style", Markup(_STYLE)),
-    ]
-    return "<!doctype html>\n" + element("html", element("head", *head), element("body", *body), lang="en") + "\n"
+    return whole_page(f"Timeline of {time_text(summary.seconds)}", _STYLE, body)
 
 
 def _data(events: list[Event], seconds: float) -> Markup:
