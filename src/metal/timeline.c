@@ -18,7 +18,7 @@
 #define CLOCK CLOCK_MONOTONIC
 #endif
 
-uint32_t timeline_is_on;
+uint32_t timeline_opening;
 _Thread_local timeline_note timeline_next;
 
 /* All behind LOCK_TIMELINE.  Record n lies at n % capacity until n + capacity takes its place. */
@@ -26,6 +26,7 @@ static timeline_record *ring; /* owned; NULL: nobody has one open */
 static size_t capacity;
 static uint64_t next_number = 1;
 static size_t recording, kept; /* how many record, and how many may read */
+static uint32_t openings = 1;  /* odd, also when it overflows: 0 is none */
 static timeline_queue queues[MOST_QUEUES];
 static size_t queue_count;
 static uint64_t births[1 << BIRTH_BITS]; /* the next record's number then */
@@ -40,6 +41,16 @@ timeline_now(void)
 
 /* ---- recording ---- */
 
+timeline_note *
+timeline_note_now(void)
+{
+    uint32_t opening = __atomic_load_n(&timeline_opening, __ATOMIC_RELAXED);
+    if (timeline_next.opening != opening) {
+        timeline_next = (timeline_note){.opening = opening};
+    }
+    return &timeline_next;
+}
+
 /* NULL: it is lost. */
 static timeline_record *
 find_locked(uint64_t number)
@@ -48,28 +59,63 @@ find_locked(uint64_t number)
     return place != NULL && number != 0 && place->number == number ? place : NULL;
 }
 
-uint64_t
-timeline_add(const timeline_record *record)
+/* Returns its number; 0: none is kept. */
+static uint64_t
+add_locked(const timeline_record *record)
 {
-    timeline_note note = timeline_next;
-    uint64_t number = 0;
-    timeline_next.name = NULL;
-    timeline_next.reason = TIMELINE_ASKED;
-    double now = timeline_now();
+    if (recording == 0) {
+        return 0;
+    }
+    uint64_t number = next_number++;
+    timeline_note *note = timeline_note_now();
+    timeline_record *place = &ring[number % capacity];
+    *place = *record;
+    place->number = number;
+    place->submitted = record->submitted != 0 ? record->submitted : timeline_now();
+    place->thread = (uint64_t)(uintptr_t)pthread_self();
+    place->place = note->place;
+    place->reason = note->reason;
+    (void)strncpy(place->name, note->name == NULL ? "" : note->name, sizeof place->name - 1);
+    note->name = NULL;
+    note->reason = TIMELINE_ASKED;
+    return number;
+}
+
+static bool
+wants_queue_locked(uint32_t stream)
+{
+    for (size_t i = queue_count; i-- > 0;) { /* the newest first: it is asked about most */
+        if (queues[i].stream == stream) {
+            return false;
+        }
+    }
+    return recording > 0 && queue_count < MOST_QUEUES;
+}
+
+bool
+timeline_add(const timeline_record *record, const timeline_queue *queue, uint64_t *number)
+{
+    *number = 0;
     lock_take(LOCK_TIMELINE);
-    if (recording > 0) {
-        number = next_number++;
-        timeline_record *place = &ring[number % capacity];
-        *place = *record;
-        place->number = number;
-        place->submitted = record->submitted != 0 ? record->submitted : now;
-        place->thread = (uint64_t)(uintptr_t)pthread_self();
-        place->place = note.place;
-        place->reason = note.reason;
-        (void)strncpy(place->name, note.name == NULL ? "" : note.name, sizeof place->name - 1);
+    bool is_told = !wants_queue_locked(record->stream);
+    if (!is_told && queue != NULL) {
+        queues[queue_count++] = *queue;
+        is_told = true;
+    }
+    if (is_told) {
+        *number = add_locked(record);
     }
     lock_drop(LOCK_TIMELINE);
-    return number;
+    return is_told;
+}
+
+/* What is no piece of a queue's. */
+static void
+add_other(const timeline_record *record)
+{
+    lock_take(LOCK_TIMELINE);
+    (void)add_locked(record);
+    lock_drop(LOCK_TIMELINE);
 }
 
 void
@@ -96,18 +142,19 @@ add_finished(double started, timeline_kind kind, timeline_record *record)
     record->submitted = record->started = started;
     record->scheduled = NAN;
     record->ended = timeline_now();
-    (void)timeline_add(record);
+    add_other(record);
 }
 
 void
 timeline_waited(double started, const char *name, timeline_record what)
 {
     if (started != 0) {
-        timeline_note next = timeline_next; /* the wait comes before what that is about */
-        timeline_next.name = name;
-        timeline_next.reason = TIMELINE_ASKED;
+        timeline_note *note = timeline_note_now();
+        timeline_note next = *note; /* the wait comes before what that is about */
+        note->name = name;
+        note->reason = TIMELINE_ASKED;
         add_finished(started, TIMELINE_CPU_WAITS, &what);
-        timeline_next = next;
+        *note = next;
     }
 }
 
@@ -125,7 +172,7 @@ timeline_held(uint64_t waiter, timeline_record what)
     if (waiter != 0) {
         what.kind = TIMELINE_GPU_WAITS;
         what.waiter = waiter;
-        (void)timeline_add(&what);
+        add_other(&what);
     }
 }
 
@@ -163,36 +210,6 @@ timeline_birth(const void *buffer)
     return number;
 }
 
-static bool
-wants_queue_locked(uint32_t stream)
-{
-    for (size_t i = queue_count; i-- > 0;) { /* the newest first: it is asked about most */
-        if (queues[i].stream == stream) {
-            return false;
-        }
-    }
-    return recording > 0 && queue_count < MOST_QUEUES;
-}
-
-bool
-timeline_wants_queue(uint32_t stream)
-{
-    lock_take(LOCK_TIMELINE);
-    bool is_wanted = wants_queue_locked(stream);
-    lock_drop(LOCK_TIMELINE);
-    return is_wanted;
-}
-
-void
-timeline_tell_queue(const timeline_queue *queue)
-{
-    lock_take(LOCK_TIMELINE);
-    if (wants_queue_locked(queue->stream)) {
-        queues[queue_count++] = *queue;
-    }
-    lock_drop(LOCK_TIMELINE);
-}
-
 /* ---- opening and reading ---- */
 
 bool
@@ -215,10 +232,11 @@ timeline_open(size_t wanted, uint64_t *first)
         }
     }
     if (is_open) {
-        recording++;
+        if (recording++ == 0) {
+            __atomic_store_n(&timeline_opening, openings += 2, __ATOMIC_RELAXED);
+        }
         kept++;
         *first = next_number;
-        __atomic_store_n(&timeline_is_on, 1, __ATOMIC_RELAXED);
     }
     lock_drop(LOCK_TIMELINE);
     return is_open;
@@ -228,8 +246,9 @@ uint64_t
 timeline_close(void)
 {
     lock_take(LOCK_TIMELINE);
-    recording--;
-    __atomic_store_n(&timeline_is_on, recording > 0, __ATOMIC_RELAXED);
+    if (--recording == 0) {
+        __atomic_store_n(&timeline_opening, 0, __ATOMIC_RELAXED);
+    }
     uint64_t end = next_number;
     lock_drop(LOCK_TIMELINE);
     return end;

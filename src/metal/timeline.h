@@ -59,12 +59,12 @@ typedef struct timeline_record {
 
 _Static_assert(sizeof(timeline_record) <= 200, "docs/timeline.md says so");
 
-extern uint32_t timeline_is_on; /* atomic */
+extern uint32_t timeline_opening; /* atomic; 0: none is open; else another number each time */
 
 static inline bool
 timeline_on(void)
 {
-    return __builtin_expect(__atomic_load_n(&timeline_is_on, __ATOMIC_RELAXED) != 0, 0);
+    return __builtin_expect(__atomic_load_n(&timeline_opening, __ATOMIC_RELAXED) != 0, 0);
 }
 
 /* Seconds of the clock that MTLCommandBuffer's times follow.  SPEC GPUStartTime: Apple does not name
@@ -80,6 +80,7 @@ timeline_begin(void)
 /* ---- what the caller of this thread knows of the next record; none of it outlives that ---- */
 
 typedef struct timeline_note {
+    uint32_t opening; /* in which the rest was noted */
     uint32_t place;
     uint8_t reason;
     const char *name; /* borrowed until the record is made */
@@ -87,12 +88,23 @@ typedef struct timeline_note {
 
 extern _Thread_local timeline_note timeline_next;
 
+/* The note.  What was noted for a record that was not made, as the timeline closed before, is dropped:
+ * the name may be gone, and the place's number means another place. */
+timeline_note *timeline_note_now(void);
+
+/* The record that was noted is not made: the call failed. */
+static inline void
+timeline_note_drop(void)
+{
+    timeline_next.opening = 0;
+}
+
 /* The next piece of this thread's is called so. */
 static inline void
 timeline_name(const char *name)
 {
     if (timeline_on()) {
-        timeline_next.name = name;
+        timeline_note_now()->name = name;
     }
 }
 
@@ -101,14 +113,23 @@ static inline void
 timeline_because(unsigned reason)
 {
     if (timeline_on()) {
-        timeline_next.reason = (uint8_t)reason;
+        timeline_note_now()->reason = (uint8_t)reason;
     }
 }
 
 /* ---- recording ---- */
 
-/* Keep a record, and add the time, the thread and the note.  Returns its number; 0: none is kept. */
-uint64_t timeline_add(const timeline_record *record);
+/* What is told of a stream once: its queue's label, and its event, which other pieces may wait for by. */
+typedef struct timeline_queue {
+    uint32_t stream;
+    const void *event; /* an MTLSharedEvent: compared only */
+    char label[64];
+} timeline_queue;
+
+/* Keep a piece's record, and add the time, the thread and the note.  `*number` is 0 if none is kept.
+ * False: its queue was not told, and `queue` is NULL; call again with it.  Both are kept in one step:
+ * whatever opens and closes in between, who reads the record knows its queue. */
+bool timeline_add(const timeline_record *record, const timeline_queue *queue, uint64_t *number);
 /* The piece of this number is done; its times may be NAN.  0: nothing is done. */
 void timeline_end(uint64_t number, double scheduled, double started, double ended,
                   bool has_failed);
@@ -132,16 +153,6 @@ timeline_born(const void *buffer)
 
 /* It was not submitted after all. */
 void timeline_drop(uint64_t number);
-/* What is told of a stream once: its queue's label, and its event, which other pieces may wait for by. */
-typedef struct timeline_queue {
-    uint32_t stream;
-    const void *event; /* an MTLSharedEvent: compared only */
-    char label[64];
-} timeline_queue;
-
-/* Is it to be told?  Then call timeline_tell_queue: it may lie between two Metal calls. */
-bool timeline_wants_queue(uint32_t stream);
-void timeline_tell_queue(const timeline_queue *queue);
 
 /* ---- for module/timeline_records.c ---- */
 

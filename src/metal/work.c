@@ -140,7 +140,13 @@ record_piece(const metal_stream *stream, const piece_plan *plan)
             record.src_mode = storage->mode;
         }
     }
-    return timeline_add(&record);
+    uint64_t number;
+    if (!timeline_add(&record, NULL, &number)) {
+        timeline_queue queue = {.stream = stream->serial, .event = stream->event};
+        bridge_queue_copy_label(stream->queue, queue.label, sizeof queue.label);
+        (void)timeline_add(&record, &queue, &number);
+    }
+    return number;
 }
 
 /* Every wait of one operand; returns how many.  Metal orders commands of one queue that use a
@@ -279,11 +285,6 @@ submit(metal_stream *stream, const piece_plan *plan, uint64_t *value)
         return status;
     }
     *work = (piece){.stream = stream, .time = plan->time, .count = plan->count};
-    if (timeline_on() && timeline_wants_queue(stream->serial)) {
-        timeline_queue queue = {.stream = stream->serial, .event = stream->event};
-        bridge_queue_copy_label(stream->queue, queue.label, sizeof queue.label);
-        timeline_tell_queue(&queue);
-    }
     lock_take(LOCK_TRACKING);
     bridge_status status = encode_and_commit_locked(commands, work, plan, value);
     lock_drop(LOCK_TRACKING);

@@ -2,6 +2,7 @@
 #include "python/errors.h"
 
 #include "metal/pool.h"
+#include "metal/timeline.h"
 
 PyDoc_STRVAR(copy_required_error_doc,
              "A copy is needed, and copy=False forbids it.\n\n"
@@ -131,6 +132,7 @@ errors_no_buffer(md_state *state, const char *where, bridge_status status,
                  const device_record *device, uint64_t nbytes)
 {
     pool_counts modes[POOL_MODES], total;
+    timeline_note_drop();
     pool_read(device, modes, &total);
     unsigned long long asked = nbytes, live = total.live_nbytes, limit = pool_limit(device);
     switch (status) {
@@ -208,6 +210,7 @@ errors_from_bridge(md_state *state, const char *where, bridge_status status,
                    const bridge_error *error, uint64_t nbytes)
 {
     const char *text = bridge_status_text(status);
+    timeline_note_drop();
     if (status == BRIDGE_NO_MEMORY || status == BRIDGE_TOO_LARGE ||
         status == BRIDGE_OVER_LIMIT) {
         return PyErr_Format(PyExc_MemoryError, "%s: %s (%llu bytes requested).", where, text,

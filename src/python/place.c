@@ -57,7 +57,7 @@ number_of(PyObject *code, int instruction)
 void
 place_note_now(void)
 {
-    timeline_next.place = 0;
+    timeline_note_now()->place = 0;
     if (interpreter == NULL || PyInterpreterState_Get() != interpreter) {
         return;
     }
@@ -67,7 +67,7 @@ place_note_now(void)
         uint32_t number = number_of(code, PyFrame_GetLasti(frame));
         Py_DECREF(code);
         if (number == 0 || !places[number].is_passed) {
-            timeline_next.place = number;
+            timeline_note_now()->place = number;
             break;
         }
         Py_SETREF(frame, PyFrame_GetBack(frame));

@@ -305,6 +305,57 @@ def test_threads_that_open_close_and_work():
     assert min(done) > 0
 
 
+def test_whenever_it_opens_a_piece_has_its_own_queue_line_and_name(scale):
+    """Or no line or name, if the call began before."""
+    end = time.monotonic() + 0.5
+
+    def fills(stream, array):
+        array.fill(1, stream=stream)
+
+    def kernels(stream, array):
+        scale(array, 1.0, n=64, stream=stream)
+        stream.record()
+
+    def work(step):
+        stream, array = md.Stream(label=step.__name__), md.zeros(64)
+        while time.monotonic() < end:
+            step(stream, array)
+
+    pieces = {(fills, 1, "fill", "Array.fill"), (kernels, 1, "kernel", "scale"), (kernels, 2, "mark", "")}
+    allowed = set()
+    for step, below, kind, name in pieces:
+        places = ("", f"{__file__}:{step.__code__.co_firstlineno + below}")
+        allowed |= {(step.__name__, kind, *noted) for noted in itertools.product((name, ""), places)}
+    threads = [threading.Thread(target=work, args=(step,)) for step in (fills, kernels)]
+    for thread in threads:
+        thread.start()
+    seen = set()
+    while time.monotonic() < end:
+        with md.timeline(capacity=64) as t:
+            time.sleep(0)
+        seen |= {(piece.queue, piece.kind, piece.name, piece.place) for piece in t.work}
+    for thread in threads:
+        thread.join()
+    assert seen
+    assert seen <= allowed, seen - allowed
+
+
+def test_a_call_that_fails_leaves_nothing_for_the_next_record(scale, settings):
+    stream, array, private = md.Stream(), md.ones(1 << 16), md.ones(1 << 16, storage="private")
+    with md.timeline() as t:
+        settings(fail="commandBuffer@1")
+        with pytest.raises(md.MetalError):
+            scale(array, 2.0, n=1, stream=stream)
+        stream.record()
+        md.empty_cache()
+        settings(fail="buffer@1+")
+        with pytest.raises(MemoryError):
+            np.asarray(private)
+        array.fill(1, stream=stream)
+    mark, fill = t.work
+    assert (mark.name, fill.name, fill.reason) == ("", "Array.fill", "")
+
+
 # ---- the five mistakes, and the same work without them ----
 
 
