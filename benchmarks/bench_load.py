@@ -207,7 +207,7 @@ def compare(folder: Path, label: str, rounds: int) -> bool:
         plain_reads(folder, memory)
         md.load(folder)  # leaves its buffers to the pool
         calls = {"md.load": functools.partial(ours, folder), "pread": functools.partial(plain_reads, folder, memory)}
-        ratio = tell(f"{label_here}, warm memory", nbytes, turns(2 * rounds + 1, before, **calls))
+        ratio = tell(f"{label_here}, warm memory", nbytes, turns(4 * rounds + 1, before, **calls))
         is_good = is_good and ratio >= 0.95
         del memory, calls
 

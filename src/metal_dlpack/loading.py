@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from . import _core, opening
 from .files.array_file import ArrayFile, missing_name
-from .files.plan import FLOATING, plans_of
+from .files.plan import FLOATING, Run, plans_of
 from .files.progress import Progress, following
 from .files.reading import Reading
 
@@ -84,12 +84,14 @@ def load(
     wanted = None if dtype is None else floating(dtype)
     _core.empty(0, device=device, storage=storage)  # a wrong one is refused before the file is opened
     made: dict[str, _core.Array] = {}
-    with opening.open(path, device=device) as file, Reading() as reading:
+    runs: list[Run] = []
+    with opening.open(path, device=device) as file:
         names = chosen(file, only)
+        # Before the first byte is read: while threads read, this one would wait for a core after each file's header.
         for plan in plans_of(file, names, wanted, storage, device):
             made |= plan.arrays
-            reading.add(plan.runs)
-        with following(progress, file.path, reading.total) as tell:
+            runs += plan.runs
+        with Reading(runs) as reading, following(progress, file.path, reading.total) as tell:
             reading.follow(tell)
     return {name: made[name] for name in names}
 

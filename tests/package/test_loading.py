@@ -440,22 +440,6 @@ def test_ctrl_c_at_any_moment_leaves_nothing(many, suffix, storage):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_run_added_while_the_last_thread_ends_is_read(many, nothing_left, monkeypatch):
-    path, made = many
-    with md.open(path) as file, reading.Reading() as at_work:
-        first, last = (next(plan.plans_of(file, [name], None, None, None)) for name in list(file)[:2])
-        at_work.add(first.runs)
-        while len(at_work._ended) < at_work._started:
-            time.sleep(0.001)
-        with monkeypatch.context() as patch:
-            patch.setattr(at_work, "_start", lambda: None)  # as if the thread had not said yet that it ends
-            at_work.add(last.runs)
-        at_work.follow(lambda done: None)
-    for name, array in (first.arrays | last.arrays).items():
-        assert np.array_equal(np.asarray(array), made[name]), name
-    del first, last, array, at_work
-
-
 def test_threads_load_at_once(many, nothing_left):
     path, made = many
     with ThreadPoolExecutor(4) as pool:

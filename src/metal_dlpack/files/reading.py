@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from _thread import start_new_thread
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from typing import TypeAlias
 from metal_dlpack import _core
 
 from .plan import Run
+from .progress import INTERVAL
 
 #: What a thread reads at once, in bytes, and what it still reads when it should stop.
 PART = 8 << 20
@@ -21,34 +23,29 @@ THREADS = max(4, min(8, os.cpu_count() or 1))
 #: Seconds after which a wait for the threads' end looks again: Ctrl-C can take away the message that they sent.
 LOOK = 0.05
 
-
 #: Bytes of a run, from here to there.
 Piece: TypeAlias = tuple[Run, int, int]
 
 
 class Reading:
-    """Runs that are read in parts, from when they are added.  Nothing reads once the ``with`` is left.
+    """Runs that are read in parts.  Nothing reads once the ``with`` is left.
 
     The threads are plain ones: threading.Thread waits in Python for its start, and Ctrl-C there can break its locks.
     Here Ctrl-C finds a SimpleQueue, which is C, and what only the threads write.
     """
 
-    def __init__(self) -> None:
-        self.total = 0  # bytes
-        self._parts: deque[list[Piece]] = deque()
+    def __init__(self, runs: list[Run]) -> None:
+        self.total = sum(run.nbytes for run in runs)
+        self._parts = deque(parts_of(runs))
         self._news: SimpleQueue[int | BaseException] = SimpleQueue()
         self._started = 0
         self._ended: deque[None] = deque()
-        self._private: set[_core.Device] = set()  # those whose GPU copies to where the CPU cannot write
-
-    def add(self, runs: list[Run]) -> None:
-        self.total += sum(run.nbytes for run in runs)
-        self._private |= {run.target.device for run in runs if run.target.storage == "private"}
-        self._parts.extend(parts_of(runs))
-        self._start()
+        # Those whose GPU copies to where the CPU cannot write.
+        self._private = {run.target.device for run in runs if run.target.storage == "private"}
 
     def follow(self, tell: Callable[[int], None]) -> None:
-        """Wait until all is there; `tell` hears how many bytes are done, in this thread."""
+        """Read all; `tell` hears how many bytes are done, in this thread."""
+        self._start()
         done = 0
         while done < self.total:
             news = self._news.get()
@@ -60,8 +57,6 @@ class Reading:
             if news:
                 done += news
                 tell(done)
-            else:
-                self._start()
         for device in self._private:
             device.synchronize()  # the GPU's copies are part of it, and so are their failures
 
@@ -72,8 +67,7 @@ class Reading:
         self._wait()
 
     def _start(self) -> None:
-        """Threads for the parts that wait.  One that finds none ends, and says so: follow() looks here again."""
-        while self._started - len(self._ended) < min(THREADS, len(self._parts)):
+        for _ in range(min(THREADS, len(self._parts))):
             self._started += 1  # before: Ctrl-C is heard when the call returns, and the thread is there
             try:
                 start_new_thread(self._work, ())
@@ -95,6 +89,7 @@ class Reading:
     # ---- in the threads ----
 
     def _work(self) -> None:
+        done, told = 0, time.monotonic()
         try:
             stage = Stage()
             while self._parts:
@@ -107,11 +102,16 @@ class Reading:
                         run.source.read_into(run.offset + first, memoryview(run.target)[first:end])
                     else:
                         stage.read(run, first, end)
-                self._news.put(sum(end - first for _, first, end in part))  # more than 0: no run is empty
+                done += sum(end - first for _, first, end in part)
+                if time.monotonic() - told >= INTERVAL:  # not each time: who is woken takes a core from the readers
+                    self._news.put(done)
+                    done, told = 0, time.monotonic()
         except BaseException as error:
             self._parts.clear()
             self._news.put(error.with_traceback(None))  # which has this frame, and that the queue
         finally:
+            if done:
+                self._news.put(done)
             self._ended.append(None)
             self._news.put(0)
 
