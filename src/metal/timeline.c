@@ -119,6 +119,20 @@ add_other(const timeline_record *record)
 }
 
 void
+timeline_committed(uint64_t number)
+{
+    if (number == 0) {
+        return;
+    }
+    lock_take(LOCK_TIMELINE);
+    timeline_record *place = find_locked(number);
+    if (place != NULL) {
+        place->launch = timeline_now() - place->submitted;
+    }
+    lock_drop(LOCK_TIMELINE);
+}
+
+void
 timeline_end(uint64_t number, double scheduled, double started, double ended, bool has_failed)
 {
     if (number == 0) {

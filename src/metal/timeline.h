@@ -44,6 +44,7 @@ typedef struct timeline_record {
     uint64_t waiter;
     double submitted, scheduled, started,
         ended;         /* seconds of timeline_now; NAN: not yet, or not known */
+    double launch;     /* from `submitted` until Metal has it, which the caller is busy with */
     const void *event; /* a foreign MTLSharedEvent: compared only; NULL: a stream's own */
     uint64_t value;
     uint64_t nbytes;
@@ -130,6 +131,8 @@ typedef struct timeline_queue {
  * False: its queue was not told, and `queue` is NULL; call again with it.  Both are kept in one step:
  * whatever opens and closes in between, who reads the record knows its queue. */
 bool timeline_add(const timeline_record *record, const timeline_queue *queue, uint64_t *number);
+/* The piece of this number is committed; 0: none is. */
+void timeline_committed(uint64_t number);
 /* The piece of this number is done; its times may be NAN.  0: nothing is done. */
 void timeline_end(uint64_t number, double scheduled, double started, double ended,
                   bool has_failed);

@@ -266,6 +266,7 @@ encode_and_commit_locked(bridge_commands *commands, piece *work, const piece_pla
         (void)__atomic_add_fetch(&plan->time->holders, 1, __ATOMIC_RELAXED);
     }
     *value = commit(commands, work, plan->operands, waits);
+    timeline_committed(number);
     return BRIDGE_OK;
 }
 

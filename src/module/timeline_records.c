@@ -53,7 +53,7 @@ reason_name(unsigned reason)
 static PyObject *
 make_record(const timeline_record *record)
 {
-    return Py_BuildValue("(KBsNsIKKKKKIIKKIdddd)", (unsigned long long)record->number,
+    return Py_BuildValue("(KBsNsIKKKKKIIKKIddddd)", (unsigned long long)record->number,
                          record->kind, reason_name(record->reason),
                          PyBool_FromLong(record->has_failed), record->name, record->stream,
                          (unsigned long long)record->value,
@@ -63,7 +63,7 @@ make_record(const timeline_record *record)
                          (unsigned long long)(uintptr_t)record->src, record->dst_mode,
                          record->src_mode, (unsigned long long)record->thread,
                          (unsigned long long)record->waiter, record->place, record->submitted,
-                         record->scheduled, record->started, record->ended);
+                         record->scheduled, record->started, record->ended, record->launch);
 }
 
 static PyObject *

@@ -65,6 +65,7 @@ def test_the_example_of_the_page(scale):
     for work in t.work:
         assert work.place.startswith(__file__ + ":")
         assert 0 <= work.submitted <= work.started <= work.ended
+        assert (0 < work.launch < 1) == (work.queue != "")
     gpu = only(wait for wait in t.waits if wait.waiter is kernel)
     assert (gpu.awaited, gpu.memory, gpu.kind) == (copy, "b", "gpu wait")
     cpu = only(wait for wait in t.waits if wait.waiter is None)
@@ -457,6 +458,16 @@ def test_advice_is_exactly_where_it_belongs(mistake, program, mended, scale):
             assert file == __file__
             assert first < int(line) < first + 9
             assert only(advice).text in str(t.summary())
+
+
+def test_kernels_that_take_longer_than_their_launch_are_not_small(scale):
+    softmetal.configure(latency_us=2000)
+    try:
+        with md.timeline() as t:
+            list(small_kernels(scale))
+        assert t.summary().advice == ()
+    finally:
+        softmetal.configure(latency_us=None)
 
 
 # ---- sums ----

@@ -43,6 +43,7 @@ class Work:
     scheduled: float | None  #: kernelStartTime; None of the CPU's
     started: float | None  #: None: it has not ended, or failed before it began
     ended: float | None
+    launch: float  #: seconds that the caller was busy with, from `submitted` on, until Metal had it; 0: the CPU did it
     nbytes: int  #: that were copied or filled; 0 of a kernel, whose accesses Metal does not count
     target: Memory | None  #: the first memory that it writes
     source: Memory | None  #: the first that it reads
@@ -114,6 +115,7 @@ class Raw:
     scheduled: float
     started: float
     ended: float
+    launch: float
 
     @property
     def is_open(self) -> bool:
@@ -188,6 +190,7 @@ def events_of(raws: Iterable[Raw], names: Names, began: float) -> list[Event]:
             scheduled=seconds(raw.scheduled),
             started=seconds(min(started, raw.ended)),
             ended=seconds(raw.ended),
+            launch=raw.launch,
             nbytes=raw.nbytes,
             target=names.memory(raw.target, raw.target_mode, raw.number) if has_target else None,
             source=names.memory(raw.source, raw.source_mode, raw.number) if has_source else None,

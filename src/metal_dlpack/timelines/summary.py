@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from metal_dlpack.looking.memory_lanes import nbytes_text
 
@@ -184,7 +185,7 @@ def _first(pair: tuple[float, Work | None]) -> float:
 
 #: So often at one place before it is called one.
 OFTEN = 4
-#: Kernels in a row, and the seconds of one, that a launch takes as long as.
+#: Kernels at one line, and seconds in which no GPU begins the next one; what the CPU takes for it is measured.
 MANY, SMALL = 64, 20e-6
 
 
@@ -276,12 +277,14 @@ def _synchronize_in_a_loop(work: Sequence[Work], waits: Sequence[Wait]) -> Advic
 def _small_kernels(work: Sequence[Work], waits: Sequence[Wait]) -> Advice | None:
     kernels = [piece for piece in work if piece.kind == "kernel" and piece.ended is not None]
     place, count = _most_common(piece.place for piece in kernels)
-    times = sorted(piece.seconds for piece in kernels if piece.place == place)
-    if count < MANY or times[len(times) // 2] >= SMALL:
+    if count < MANY:
+        return None
+    seconds = median(piece.seconds for piece in kernels if piece.place == place)
+    if seconds >= max(SMALL, median(piece.launch for piece in kernels if piece.place == place)):
         return None
     return Advice(
         "small kernels",
-        f"{count:,} kernels of {time_text(times[len(times) // 2])} each, where a launch takes longer than that. Give "
+        f"{count:,} kernels of {time_text(seconds)} each, where a launch takes longer than that. Give "
         "one kernel more items, or put the loop into the kernel.",
         place,
     )
