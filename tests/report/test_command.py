@@ -8,41 +8,16 @@ import time
 
 import pytest
 from children import run_child
+from racing_program import CLEAN, LINES, RACE, RACY
 
 pytestmark = [pytest.mark.needs_kernels, pytest.mark.needs_softmetal]
 
 RUNNER = ["-m", "metal_dlpack.softmetal"]
-#: `shared` races with itself at line 10 and 11 of a program that begins with this.
-RACY = '''\
-import atexit, os, sys, threading, time
-import metal_dlpack as md
-
-K = md.kernel("""
-#include <metal_stdlib>
-using namespace metal;
-kernel void turned(device float *x, uint t [[thread_index_in_threadgroup]])
-{
-    threadgroup float shared[64];
-    shared[t] = x[t];
-    x[t] = shared[63 - t]; // {comment}
-}
-""")
-
-
-def run(times=1):
-    x = md.zeros(64)
-    for _ in range(times):
-        K(x, n=64, group=64)
-    x.device.synchronize()
-
-
-'''
-CLEAN = RACY.replace("shared[63 - t]", "shared[t]")
 
 
 def program(tmp_path, end, text=RACY, comment=""):
     path = tmp_path / "program.py"
-    path.write_text(text.replace("{comment}", comment) + end)
+    path.write_text(text.replace(f"{RACE};", f"{RACE}; // {comment}") + end)
     return path
 
 
@@ -57,7 +32,7 @@ def lines_found(report):
     return [sorted((access["file"], access["line"]) for access in one["accesses"]) for one in report["findings"]]
 
 
-FOUND = [[("program.py", 10), ("program.py", 11)]]
+FOUND = [[("program.py", line) for line in LINES]]
 
 #: What the program does last, and the status it has; 1 where a finding makes it so.
 ENDINGS = {
@@ -100,7 +75,7 @@ def test_the_report_comes_however_the_program_ends(tmp_path, ending):
         for access in report["findings"][0]["accesses"]
     }
     assert at[10].startswith("= x[t]")
-    assert at[11].startswith("shared[63 - t]")
+    assert at[11].startswith(RACE)
     if ending == "it raises":
         assert done.stderr.index("ValueError: its own") < done.stderr.index("1 kernel, 3 launches")
 
@@ -157,7 +132,7 @@ def test_of_a_program_without_its_source_the_kernel_s_own_line_is_said(tmp_path)
 
 @pytest.mark.parametrize("name", [None, "turned.metal"])
 def test_a_kernel_in_a_file_of_metal_has_that_file(tmp_path, name):
-    text = RACY.partition('"""')[2].partition('"""')[0].replace("{comment}", "")
+    text = RACY.partition('"""')[2].partition('"""')[0]
     (tmp_path / "kernels").mkdir()
     (tmp_path / "kernels" / "turned.metal").write_text(text)
     before, _, rest = RACY.partition('md.kernel("""')
@@ -171,7 +146,7 @@ def test_a_kernel_in_a_file_of_metal_has_that_file(tmp_path, name):
 def test_silenced_by_a_comment_or_a_list(tmp_path):
     done, report = ran(tmp_path, program(tmp_path, "run()", comment="as softmetal: benign the order is for show"))
     assert done.returncode == 1, "behind other words it is no such comment"
-    path = program(tmp_path, "run()", RACY.replace("// {comment}", "// softmetal: benign it is for show"))
+    path = program(tmp_path, "run()", comment="softmetal: benign it is for show")
     done, report = ran(tmp_path, path)
     assert done.returncode == 0
     assert report["findings"][0]["silenced"]["reason"] == "it is for show"

@@ -4,33 +4,23 @@ import json
 
 import pytest
 from children import run_child
+from racing_program import CLEAN, LINES, RACY
 
 pytestmark = [pytest.mark.needs_kernels, pytest.mark.needs_softmetal]
 
-TESTS = '''
+TESTS = """
 import numpy as np
 import pytest
-import metal_dlpack as md
-
-SOURCE = """
-#include <metal_stdlib>
-using namespace metal;
-kernel void turned(device float *x, uint t [[thread_index_in_threadgroup]])
-{
-    threadgroup float shared[64];
-    shared[t] = x[t];
-    x[t] = shared[%s];
-}
-"""
 
 @pytest.mark.parametrize("number", range(4))
 def test_it(number):
     x = md.zeros(64)
-    md.kernel(SOURCE)(x, n=64, group=64)
-    if number == %d:
+    K(x, n=64, group=64)
+    if number == 2:
         np.asarray(x)
-'''
-RACY, CLEAN, LINE = TESTS % ("63 - t", 2), TESTS % ("t", 2), 13
+"""
+UNSEEN = TESTS.replace("number == 2", "number == 9")
+FIRST, LAST = LINES
 
 
 def run(tmp_path, text, *options, **environment):
@@ -42,27 +32,25 @@ def run(tmp_path, text, *options, **environment):
 
 @pytest.mark.parametrize("workers", [[], ["-n2"]])
 def test_what_was_found_is_reported_once_and_fails_the_run(tmp_path, workers):
-    done = run(tmp_path, RACY, "--softmetal-report", "r.json", "--softmetal-report", "r.sarif", *workers)
+    done = run(tmp_path, RACY + TESTS, "--softmetal-report", "r.json", "--softmetal-report", "r.sarif", *workers)
     assert done.returncode == 1
     assert "1 failed, 3 passed" in done.stdout, "who waits is told"
     report = json.loads((tmp_path / "r.json").read_text())
     (finding,) = report["findings"]
     assert finding["launches"] == report["kernels"][0]["launches"] == 4
     assert {(one["file"], one["line"]) for one in finding["accesses"]} == {
-        ("test_it.py", LINE - 1),
-        ("test_it.py", LINE),
+        ("test_it.py", FIRST),
+        ("test_it.py", LAST),
     }
-    assert done.stdout.count(f"test_it.py:{LINE}:") == 1
+    assert done.stdout.count(f"test_it.py:{LAST}:") == 1
     assert (tmp_path / "r.sarif").exists()
 
 
 CHILD = """
-import os, signal, subprocess, sys
 from metal_dlpack import softmetal
 
 def once():
-    x = md.zeros(64)
-    md.kernel(SOURCE)(x, n=64, group=64)
+    K(md.zeros(64), n=64, group=64)
     softmetal.wait_idle()
 
 def test_a_child():
@@ -73,7 +61,7 @@ CRASH = "    once()\n    os.kill(os.getpid(), signal.SIGKILL)\n"
 
 @pytest.mark.parametrize("is_killed", [True, False])
 def test_the_child_of_a_worker_and_a_worker_that_is_killed_are_in_it(tmp_path, is_killed):
-    text = RACY.partition("@pytest")[0] + CHILD + CRASH * is_killed
+    text = RACY + CHILD + CRASH * is_killed
     if is_killed:
         done = run(tmp_path, text, "--softmetal-report", "r.json", "-n2")
     else:  # without an option of the plugin's
@@ -84,18 +72,18 @@ def test_the_child_of_a_worker_and_a_worker_that_is_killed_are_in_it(tmp_path, i
     report = json.loads((tmp_path / "r.json").read_text())
     (finding,) = report["findings"]
     assert finding["launches"] == report["kernels"][0]["launches"] == 1 + is_killed
-    assert [one["line"] for one in finding["accesses"]] == [LINE, LINE - 1]
+    assert [one["line"] for one in finding["accesses"]] == [LAST, FIRST]
 
 
 def test_a_finding_that_no_test_waits_for_fails_the_run(tmp_path):
-    done = run(tmp_path, TESTS % ("63 - t", 9), "--softmetal-check")
+    done = run(tmp_path, RACY + UNSEEN, "--softmetal-check")
     assert "4 passed" in done.stdout
     assert done.returncode == 1
-    assert run(tmp_path, TESTS % ("63 - t", 9)).returncode == 0, "only where it is asked for"
+    assert run(tmp_path, RACY + UNSEEN).returncode == 0, "only where it is asked for"
 
 
 def test_nothing_found_is_said_too(tmp_path):
-    done = run(tmp_path, CLEAN, "--softmetal-check", SOFTMETAL_KERNEL_CHECK="0")
+    done = run(tmp_path, CLEAN + TESTS, "--softmetal-check", SOFTMETAL_KERNEL_CHECK="0")
     assert done.returncode == 0
     assert "softmetal: 1 kernel, 4 launches, 256 threads" in done.stdout
     assert "not checked" not in done.stdout
@@ -103,21 +91,21 @@ def test_nothing_found_is_said_too(tmp_path):
 
 def test_the_ini_file_silences_with_a_reason(tmp_path):
     (tmp_path / "pytest.ini").write_text(
-        f"[pytest]\nsoftmetal_benign =\n    turned:{LINE} it is for show\n    never:1 no\n"
+        f"[pytest]\nsoftmetal_benign =\n    turned:{LAST} it is for show\n    never:1 no\n"
     )
-    done = run(tmp_path, RACY, "--softmetal-check")
+    done = run(tmp_path, RACY + TESTS, "--softmetal-check")
     assert done.returncode == 0
     assert "softmetal_benign:1: it is for show" in done.stdout
     assert "softmetal_benign:2: nothing was found there" in done.stdout
-    assert run(tmp_path, RACY).returncode == 0, "without a report too"
-    (tmp_path / "pytest.ini").write_text(f"[pytest]\nsoftmetal_benign = turned:{LINE}\n")
-    done = run(tmp_path, RACY, "--softmetal-check")
+    assert run(tmp_path, RACY + TESTS).returncode == 0, "without a report too"
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\nsoftmetal_benign = turned:{LAST}\n")
+    done = run(tmp_path, RACY + TESTS, "--softmetal-check")
     assert done.returncode == 4
-    assert f"softmetal_benign:1: turned:{LINE} has no reason" in done.stderr
+    assert f"softmetal_benign:1: turned:{LAST} has no reason" in done.stderr
 
 
 def test_a_file_that_no_report_can_be_is_refused_before_the_tests(tmp_path):
-    done = run(tmp_path, CLEAN, "--softmetal-report", "r.txt")
+    done = run(tmp_path, CLEAN + TESTS, "--softmetal-report", "r.txt")
     assert done.returncode == 4
     assert "r.txt must end in .html, .json or .sarif" in done.stderr
 

@@ -4,41 +4,23 @@ import json
 
 import pytest
 from children import run_child
+from racing_program import LINES, RACY
 
 pytestmark = [pytest.mark.needs_kernels, pytest.mark.needs_softmetal]
 
-#: What all processes have; `python work.py CODE` runs the code.  `turned` races with itself at lines 10 and 11.
-WORK = '''\
-import multiprocessing, os, signal, subprocess, sys, time
-import metal_dlpack as md
-
-K = md.kernel("""
-#include <metal_stdlib>
-using namespace metal;
-kernel void turned(device float *x, uint t [[thread_index_in_threadgroup]])
-{
-    threadgroup float shared[64];
-    shared[t] = x[t];
-    x[t] = shared[63 - t];
-}
-""")
-
-
-def run(times):
-    x = md.zeros(64)
-    for _ in range(times):
-        K(x, n=64, group=64)
-    x.device.synchronize()
-
-
+#: What all processes have; `python work.py CODE` runs the code.
+WORK = (
+    RACY
+    + """\
 def start(code, *words, **keywords):
     return subprocess.run([sys.executable, *words, os.path.abspath("work.py"), code], **keywords).returncode
 
 
 if __name__ == "__main__":
     exec(sys.argv[1])
-'''
-FOUND = [("work.py", 10), ("work.py", 11)]
+"""
+)
+FOUND = [("work.py", line) for line in LINES]
 SPAWNED = "if __name__ == '__main__':\n    spawn = multiprocessing.get_context('spawn')\n    "
 
 #: What the program does; it and its children launch three times.
