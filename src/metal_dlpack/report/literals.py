@@ -38,9 +38,9 @@ _CLOSING = re.compile(r"""(?:\\n)?(?:\"{3}|'{3}|"|')[\s),+%]*(?:\.\w+\(.*)?(?:#.
 def source_of(text: str) -> tuple[str, int] | None:
     """(file, line) of the literal that a kernel's text comes from: the place of the text's first line.
 
-    The modules whose functions are being called are read first, then those of the same packages, then all others but
-    Python's own library.  None: no literal has these lines, as of a text that is generated or read from a file, or
-    there is no source, as of a .pyc alone.  Read once for the same text; any thread.
+    The modules whose functions are being called are read first, then those of the same packages, then all others, what
+    is installed last; Python's own library is not.  None: no literal has these lines, as of a text that is generated or
+    read from a file, or there is no source, as of a .pyc alone.  Read once for the same text; any thread.
     """
     found = lines_of(text)
     return None if found is None else (found[0], found[1][0])
@@ -177,7 +177,9 @@ def _candidates() -> Iterator[list[tuple[str, dict[str, Any] | None]]]:
     yield fresh((file, values) for values in near if isinstance(file := values.get("__file__"), str))
     files = [(file, values) for _, values in modules if isinstance(file := values.get("__file__"), str)]
     script = [(_script, None)] if _script else []
-    yield fresh((file, values) for file, values in [*script, *files] if not _is_pythons(file))
+    others = [(file, values) for file, values in [*script, *files] if not _is_pythons(file)]
+    for is_installed in (False, True):  # thousands, of which none is read if the program's own have the text
+        yield fresh(one for one in others if ("site-packages" in one[0]) == is_installed)
 
 
 def _frames() -> Iterator[FrameType]:
