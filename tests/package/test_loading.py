@@ -235,7 +235,8 @@ def test_progress_begins_with_nothing_and_ends_with_all_in_the_calling_thread(ma
 
 def test_true_is_a_bar_of_tqdm_or_a_line(many, monkeypatch, capsys):
     path, _ = many
-    pytest.importorskip("tqdm")
+    tqdm = pytest.importorskip("tqdm")
+    monkeypatch.setattr(tqdm.tqdm, "monitor_interval", 0)  # its thread would leak: CPython frees nothing of a daemon's
     md.load(path, progress=True)
     shown = capsys.readouterr().err
     assert "many.safetensors: 100%" in shown and "6.3" in shown.replace("6.32", "6.3")
