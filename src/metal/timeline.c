@@ -196,7 +196,7 @@ timeline_drop(uint64_t number)
     lock_take(LOCK_TIMELINE);
     timeline_record *place = find_locked(number);
     if (place != NULL) {
-        place->number = 0;
+        place->was_dropped = true;
     }
     lock_drop(LOCK_TIMELINE);
 }
@@ -296,12 +296,13 @@ timeline_read(uint64_t number, timeline_record *out, bool *is_lost)
 {
     lock_take(LOCK_TIMELINE);
     const timeline_record *place = find_locked(number);
-    *is_lost = place == NULL && (ring == NULL || ring[number % capacity].number != 0);
-    if (place != NULL) {
+    bool is_there = place != NULL && !place->was_dropped;
+    *is_lost = place == NULL;
+    if (is_there) {
         *out = *place;
     }
     lock_drop(LOCK_TIMELINE);
-    return place != NULL;
+    return is_there;
 }
 
 bool

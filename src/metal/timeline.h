@@ -54,7 +54,7 @@ typedef struct timeline_record {
     uint32_t place;              /* in the user's Python; 0: not known */
     uint32_t dst_mode, src_mode; /* bridge_storage, or TIMELINE_CPU */
     uint8_t kind, reason;
-    bool has_failed;
+    bool has_failed, was_dropped;
     char name[41]; /* the kernel's, the operator's, or of the function that was called; "" */
 } timeline_record;
 
@@ -172,7 +172,8 @@ bool timeline_forget(void);
 uint64_t timeline_birth(const void *buffer);
 /* The number after the last record so far. */
 uint64_t timeline_end_number(void);
-/* Copy the record; false: it was dropped, or it is lost (`*is_lost`). */
+/* Copy the record of this number, which timeline_end_number has passed; false: it was dropped, or another
+ * took its place (`*is_lost`). */
 bool timeline_read(uint64_t number, timeline_record *out, bool *is_lost);
 /* The queues that were told, one after the other; false: there is none at the index. */
 bool timeline_read_queue(size_t index, timeline_queue *out);

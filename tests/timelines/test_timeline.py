@@ -5,7 +5,6 @@ import itertools
 import json
 import os
 import threading
-import time
 from xml.etree import ElementTree
 
 import numpy as np
@@ -17,7 +16,6 @@ from held_work import held
 import metal_dlpack as md
 from metal_dlpack import _core, softmetal
 from metal_dlpack.timelines import records
-from metal_dlpack.timelines.records import Wait, Work
 
 pytestmark = pytest.mark.needs_softmetal
 SCALE = """
@@ -264,97 +262,6 @@ def test_a_forked_child_reads_what_there_was():
 
         assert exit_code_of_child(child) == 0
     assert len(t.events) == 1
-
-
-def test_threads_that_open_close_and_work():
-    """Whoever opens and closes, nobody's work is touched and each record is whole."""
-    end = time.monotonic() + 0.5
-    failures, done = [], []
-
-    def work(number):
-        stream, a, b = md.Stream(label=f"w{number}"), md.full(64, float(number)), md.zeros(64)
-        count = 0
-        while time.monotonic() < end:
-            b.copy_from(a, stream=stream)
-            assert b.tolist() == [float(number)] * 64
-            count += 1
-        done.append(count)
-
-    def look():
-        while time.monotonic() < end:
-            with md.timeline(capacity=50) as t:
-                time.sleep(0.001)
-            for event in t.events:
-                assert isinstance(event, (Work, Wait))
-                assert event.kind in (*records.KINDS, "cpu wait", "gpu wait")
-                assert not isinstance(event, Work) or event.queue.startswith("w") or event.queue == ""
-            str(t), t.summary()
-
-    def guarded(function, *args):
-        try:
-            function(*args)
-        except BaseException as failure:
-            failures.append(failure)
-
-    threads = [threading.Thread(target=guarded, args=(work, number)) for number in range(3)]
-    threads += [threading.Thread(target=guarded, args=(look,)) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures, failures
-    assert min(done) > 0
-
-
-def test_whenever_it_opens_a_piece_has_its_own_queue_line_and_name(scale):
-    """Or no line or name, if the call began before."""
-    end = time.monotonic() + 0.5
-
-    def fills(stream, array):
-        array.fill(1, stream=stream)
-
-    def kernels(stream, array):
-        scale(array, 1.0, n=64, stream=stream)
-        stream.record()
-
-    def work(step):
-        stream, array = md.Stream(label=step.__name__), md.zeros(64)
-        while time.monotonic() < end:
-            step(stream, array)
-
-    pieces = {(fills, 1, "fill", "Array.fill"), (kernels, 1, "kernel", "scale"), (kernels, 2, "mark", "")}
-    allowed = set()
-    for step, below, kind, name in pieces:
-        places = ("", f"{__file__}:{step.__code__.co_firstlineno + below}")
-        allowed |= {(step.__name__, kind, *noted) for noted in itertools.product((name, ""), places)}
-    threads = [threading.Thread(target=work, args=(step,)) for step in (fills, kernels)]
-    for thread in threads:
-        thread.start()
-    seen = set()
-    while time.monotonic() < end:
-        with md.timeline(capacity=64) as t:
-            time.sleep(0)
-        seen |= {(piece.queue, piece.kind, piece.name, piece.place) for piece in t.work}
-    for thread in threads:
-        thread.join()
-    assert seen
-    assert seen <= allowed, seen - allowed
-
-
-def test_a_call_that_fails_leaves_nothing_for_the_next_record(scale, settings):
-    stream, array, private = md.Stream(), md.ones(1 << 16), md.ones(1 << 16, storage="private")
-    with md.timeline() as t:
-        settings(fail="commandBuffer@1")
-        with pytest.raises(md.MetalError):
-            scale(array, 2.0, n=1, stream=stream)
-        stream.record()
-        md.empty_cache()
-        settings(fail="buffer@1+")
-        with pytest.raises(MemoryError):
-            np.asarray(private)
-        array.fill(1, stream=stream)
-    mark, fill = t.work
-    assert (mark.name, fill.name, fill.reason) == ("", "Array.fill", "")
 
 
 # ---- the five mistakes, and the same work without them ----

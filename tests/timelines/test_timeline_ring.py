@@ -1,0 +1,248 @@
+"""What timeline.c keeps: records, queues and the caller's notes, however timelines open, close and fill up."""
+
+import gc
+import itertools
+import random
+import threading
+import time
+
+import numpy as np
+import pytest
+from held_work import held
+
+import metal_dlpack as md
+from metal_dlpack import _core, timing
+from metal_dlpack.timelines import records
+from metal_dlpack.timelines.records import Wait, Work
+
+pytestmark = pytest.mark.needs_softmetal
+SCALE = """
+kernel void scale(device float *x, constant float &by, uint i [[thread_position_in_grid]]) { x[i] *= by; }
+"""
+
+
+@pytest.fixture(scope="module")
+def scale():
+    return md.kernel(SCALE)
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays():
+    yield
+    gc.collect()
+    assert not _core._timeline_queues()
+    assert not _core._timeline_places()
+
+
+class Opened:
+    """One opening: its numbers, as they should be."""
+
+    def __init__(self, made):
+        self.first, self.end = made, None
+
+
+class Model:
+    """A list of what is kept, the oldest first.  A ring keeps at least as many as the longest that was asked for."""
+
+    def __init__(self):
+        self.capacity, self.kept, self.made, self.opened = 0, [], 0, []
+
+    def open(self, capacity):
+        self.capacity = max(self.capacity, capacity)
+        self.opened.append(Opened(self.made))
+
+    def record(self, is_dropped):
+        if any(one.end is None for one in self.opened):
+            self.kept = [*self.kept, None if is_dropped else self.made][-self.capacity :]
+            self.made += 1
+
+    def forget(self, one):
+        self.opened.remove(one)
+        if not self.opened:
+            self.capacity, self.kept = 0, []
+
+    def seen(self, one):
+        """The numbers, and how many are lost."""
+        end = self.made if one.end is None else one.end
+        oldest = self.made - len(self.kept)
+        numbers = [number for number in self.kept if number is not None and one.first <= number < end]
+        return numbers, max(0, min(end, oldest) - one.first)
+
+
+def run(choose, settings, array, stream):
+    model, offset = Model(), None
+
+    def check(one):
+        end = model.made if one.end is None else one.end
+        found, lost = _core._timeline_read(offset + one.first, offset + end)
+        assert ([records.raw_of(fields).number - offset for fields in found], lost) == model.seen(one)
+
+    for _ in range(40):
+        step = choose.choice(("open", "work", "work", "work", "drop", "close", "forget", "check"))
+        one = choose.choice(model.opened) if model.opened else None
+        if step == "open" and len(model.opened) < 4:
+            capacity = choose.choice((1, 2, 3, 5, 8, 13))
+            first = _core._timeline_open(capacity, ())
+            offset = first - model.made if offset is None else offset
+            model.open(capacity)
+            assert first == offset + model.made
+        elif step == "work":
+            for _ in range(choose.randint(1, 4)):
+                array.fill(1, stream=stream)
+                model.record(False)
+        elif step == "drop":
+            settings(fail="encoder@1")
+            with pytest.raises(md.MetalError):
+                array.fill(1, stream=stream)
+            model.record(True)
+        elif step == "close" and one is not None and one.end is None:
+            one.end = model.made
+            assert _core._timeline_close() == offset + one.end
+        elif step == "forget" and one is not None and one.end is not None:
+            model.forget(one)
+            _core._timeline_forget()
+        elif step == "check":
+            for one in model.opened:
+                check(one)
+    for one in list(model.opened):
+        check(one)
+        if one.end is None:
+            _core._timeline_close()
+        _core._timeline_forget()
+
+
+def test_what_is_kept_and_lost_is_the_models(settings):
+    array, stream = md.zeros(10), md.Stream()
+    for number in range(200):
+        try:
+            run(random.Random(number), settings, array, stream)
+        except BaseException as failure:
+            raise AssertionError(f"program {number}") from failure
+
+
+def test_work_that_ends_later_touches_no_record_but_its_own(scale, monkeypatch):
+    monkeypatch.setattr(timing, "PATIENCE", 0)
+    one, two, array = md.Stream(), md.Stream(), md.zeros(10)
+    with held(two):
+        with held(one):
+            with md.timeline(capacity=1) as gone:
+                array.fill(1, stream=one)
+            del gone  # its ring is freed, and the next one's only place is that of the fill
+            with md.timeline(capacity=1) as t:
+                scale(md.zeros(10), 2.0, n=10, stream=two)
+        one.synchronize()
+        assert [(work.kind, work.ended) for work in t.work] == [("kernel", None)]
+    two.synchronize()
+    assert [work.seconds > 0 for work in t.work] == [True]
+
+
+def test_more_queues_than_labels_are_kept_for():
+    array = md.zeros(10)
+    with md.timeline() as t:
+        streams = [md.Stream(label=f"q{number}") for number in range(260)]
+        for stream in streams * 2:
+            array.fill(1, stream=stream)
+    queues = [work.queue for work in sorted(t.work, key=lambda work: work.number)]
+    assert queues[:256] == [f"q{number}" for number in range(256)]
+    assert queues[260:] == queues[:260]
+    assert len(set(queues)) == 260
+
+
+def test_a_long_name_ends_where_there_is_no_more_room():
+    name = "k" * 40 + "end"
+    kernel = md.kernel(f"kernel void {name}(device float *x, uint i [[thread_position_in_grid]]) {{ x[i] = 1; }}")
+    with md.timeline() as t:
+        kernel(md.zeros(10), n=10)
+        md.zeros(10).copy()
+    assert {work.name for work in t.work} == {"k" * 40, "Array.copy"}
+
+
+def test_threads_that_open_close_and_work():
+    """Whoever opens and closes, nobody's work is touched and each record is whole."""
+    end = time.monotonic() + 0.5
+    failures, done = [], []
+
+    def work(number):
+        stream, a, b = md.Stream(label=f"w{number}"), md.full(64, float(number)), md.zeros(64)
+        count = 0
+        while time.monotonic() < end:
+            b.copy_from(a, stream=stream)
+            assert b.tolist() == [float(number)] * 64
+            count += 1
+        done.append(count)
+
+    def look():
+        while time.monotonic() < end:
+            with md.timeline(capacity=50) as t:
+                time.sleep(0.001)
+            for event in t.events:
+                assert isinstance(event, (Work, Wait))
+                assert event.kind in (*records.KINDS, "cpu wait", "gpu wait")
+                assert not isinstance(event, Work) or event.queue.startswith("w") or event.queue == ""
+            str(t), t.summary()
+
+    def guarded(function, *args):
+        try:
+            function(*args)
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=guarded, args=(work, number)) for number in range(3)]
+    threads += [threading.Thread(target=guarded, args=(look,)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures
+    assert min(done) > 0
+
+
+def test_whenever_it_opens_a_piece_has_its_own_queue_line_and_name(scale):
+    """Or no line or name, if the call began before."""
+    end = time.monotonic() + 0.5
+
+    def fills(stream, array):
+        array.fill(1, stream=stream)
+
+    def kernels(stream, array):
+        scale(array, 1.0, n=64, stream=stream)
+        stream.record()
+
+    def work(step):
+        stream, array = md.Stream(label=step.__name__), md.zeros(64)
+        while time.monotonic() < end:
+            step(stream, array)
+
+    pieces = {(fills, 1, "fill", "Array.fill"), (kernels, 1, "kernel", "scale"), (kernels, 2, "mark", "")}
+    allowed = set()
+    for step, below, kind, name in pieces:
+        places = ("", f"{__file__}:{step.__code__.co_firstlineno + below}")
+        allowed |= {(step.__name__, kind, *noted) for noted in itertools.product((name, ""), places)}
+    threads = [threading.Thread(target=work, args=(step,)) for step in (fills, kernels)]
+    for thread in threads:
+        thread.start()
+    seen = set()
+    while time.monotonic() < end:
+        with md.timeline(capacity=64) as t:
+            time.sleep(0)
+        seen |= {(piece.queue, piece.kind, piece.name, piece.place) for piece in t.work}
+    for thread in threads:
+        thread.join()
+    assert seen
+    assert seen <= allowed, seen - allowed
+
+
+def test_a_call_that_fails_leaves_nothing_for_the_next_record(scale, settings):
+    stream, array, private = md.Stream(), md.ones(1 << 16), md.ones(1 << 16, storage="private")
+    with md.timeline() as t:
+        settings(fail="commandBuffer@1")
+        with pytest.raises(md.MetalError):
+            scale(array, 2.0, n=1, stream=stream)
+        stream.record()
+        md.empty_cache()
+        settings(fail="buffer@1+")
+        with pytest.raises(MemoryError):
+            np.asarray(private)
+        array.fill(1, stream=stream)
+    mark, fill = t.work
+    assert (mark.name, fill.name, fill.reason) == ("", "Array.fill", "")
