@@ -64,6 +64,7 @@ def test_the_example_of_the_page(scale):
         assert work.place.startswith(__file__ + ":")
         assert 0 <= work.submitted <= work.started <= work.ended
         assert (0 < work.launch < 1) == (work.queue != "")
+        assert work.scheduled is not None and work.submitted <= work.scheduled <= work.started
     gpu = only(wait for wait in t.waits if wait.waiter is kernel)
     assert (gpu.awaited, gpu.memory, gpu.kind) == (copy, "b", "gpu wait")
     cpu = only(wait for wait in t.waits if wait.waiter is None)
@@ -107,6 +108,7 @@ def test_each_thread_and_its_line_are_named():
             thread.join()
     assert len(t.work) == 15
     assert all(work.queue == "" and work.place.startswith(__file__) for work in t.work)
+    assert all(0 <= work.submitted == work.started <= work.ended and work.scheduled is None for work in t.work)
     assert len(names) <= 3
 
 

@@ -3,8 +3,10 @@
 import gc
 import itertools
 import random
+import resource
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -120,6 +122,30 @@ def test_what_is_kept_and_lost_is_the_models(settings):
             raise AssertionError(f"program {number}") from failure
 
 
+@pytest.mark.needs_glibc
+@pytest.mark.needs_no_sanitizer
+def test_rings_are_freed():
+    def nbytes():  # of addresses: a ring that nobody writes has no memory
+        return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+
+    before = nbytes()
+    for capacity in (1 << 20, 1 << 21):  # the longer one takes the place of the shorter one
+        _core._timeline_open(capacity, ())
+    for call in (_core._timeline_close, _core._timeline_forget):
+        call(), call()
+    assert nbytes() - before < 100 << 20  # each has more
+
+
+def test_a_timeline_that_is_closed_learns_no_more_lines():
+    array = md.zeros(10)
+    with md.timeline() as t:
+        array.copy()
+    places = _core._timeline_places()
+    array.copy()
+    assert _core._timeline_places() == places
+    assert len(t.work) == 1
+
+
 def test_work_that_ends_later_touches_no_record_but_its_own(scale, monkeypatch):
     monkeypatch.setattr(timing, "PATIENCE", 0)
     one, two, array = md.Stream(), md.Stream(), md.zeros(10)
@@ -140,9 +166,9 @@ def test_more_queues_than_labels_are_kept_for():
     array = md.zeros(10)
     with md.timeline() as t:
         streams = [md.Stream(label=f"q{number}") for number in range(260)]
-        for stream in streams * 2:
+        for stream in streams[:1] * 300 + streams * 2:
             array.fill(1, stream=stream)
-    queues = [work.queue for work in sorted(t.work, key=lambda work: work.number)]
+    queues = [work.queue for work in sorted(t.work, key=lambda work: work.number)][300:]
     assert queues[:256] == [f"q{number}" for number in range(256)]
     assert queues[260:] == queues[:260]
     assert len(set(queues)) == 260
