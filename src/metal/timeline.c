@@ -231,6 +231,7 @@ timeline_open(size_t wanted, uint64_t *first)
 {
     bool is_open = true;
     lock_take(LOCK_TIMELINE);
+    /* mutant survives (bound): a ring of the same length takes its place */
     if (wanted > capacity) { /* the records move to where the longer ring has them */
         timeline_record *longer = calloc(wanted, sizeof *longer);
         is_open = longer != NULL;
@@ -247,6 +248,7 @@ timeline_open(size_t wanted, uint64_t *first)
     }
     if (is_open) {
         if (recording++ == 0) {
+            /* mutant survives (sign): also another number each time */
             __atomic_store_n(&timeline_opening, openings += 2, __ATOMIC_RELAXED);
         }
         kept++;
