@@ -9,6 +9,7 @@ both sides together.  With --gb a map-reduce over so many GB of random numbers i
 
 import argparse
 import contextlib
+import os
 import time
 import tracemalloc
 
@@ -203,8 +204,9 @@ def main() -> None:
     elif options.gb == 0:
         time_dask(options)
     else:
-        for _ in range(options.rounds):
-            for kind in KINDS:
+        for turn in range(options.rounds):
+            for kind in KINDS if turn % 2 == 0 else reversed(KINDS):
+                os.sync()  # what the one before wrote is not this one's to wait for
                 # A busy machine takes longer to end two full workers than Dask waits.
                 with contextlib.suppress(TimeoutError), cluster(options.limit, options.directory) as client:
                     map_reduce(client, kind, options)
