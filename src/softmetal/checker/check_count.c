@@ -42,15 +42,6 @@ add_memory(soft_count *count, const soft_check *check, soft_range *range)
     };
 }
 
-static bool
-add_bits(soft_count_memory *view)
-{
-    size_t words = view->facts.nbytes / 64 + 1;
-    view->read_bits = calloc(words, sizeof *view->read_bits);
-    view->written_bits = calloc(words, sizeof *view->written_bits);
-    return view->read_bits != NULL && view->written_bits != NULL;
-}
-
 static void
 forget(soft_counted *site)
 {
@@ -77,15 +68,10 @@ soft_count_open(soft_check *check)
     if (nbytes != 0) {
         memset(check->watch->executions, 0, nbytes);
     }
-    bool has_memory = true;
     for (int i = 0; i < check->view_count; i++) {
         add_memory(count, check, &check->ranges[i]);
-        has_memory &= add_bits(&count->memories[i]);
     }
-    if (!has_memory) {
-        soft_count_close(check, false);
-    }
-    return has_memory;
+    return true;
 }
 
 /* ---- accesses that belong together ---- */
@@ -184,7 +170,7 @@ SOFT_ON_FIBER static void
 add_lane(soft_check *check, soft_together *one, uintptr_t at, const void *code)
 {
     soft_u32 bit = 1u << check->watch->thread % SOFT_SIMD_WIDTH;
-    int lanes = __builtin_popcount(one->lanes);
+    size_t lanes = soft_count_lanes(one->lanes);
     if (lanes == 0) { /* the step is the one of the time before: it is mostly right */
         one->first = at;
         one->next = at + one->step;
@@ -198,8 +184,8 @@ add_lane(soft_check *check, soft_together *one, uintptr_t at, const void *code)
     }
     else {
         one->each = take_list(check, code);
-        for (int i = 0; i < lanes; i++) {
-            one->each[i] = one->first + one->step * (soft_u64)i;
+        for (size_t i = 0; i < lanes; i++) {
+            one->each[i] = one->first + one->step * i;
         }
         one->each[lanes] = at;
         one->next = SOFT_NO_KEY;
@@ -342,7 +328,7 @@ soft_count_switch(soft_check *check, soft_u32 thread, soft_u32 count)
     if (simdgroup != counting->simdgroup) { /* the one before waits at a barrier, or is done */
         settle(check);
         counting->simdgroup = simdgroup;
-        counting->possible = (soft_u32)__builtin_popcount(lanes_of(check, simdgroup));
+        counting->possible = (soft_u32)soft_count_lanes(lanes_of(check, simdgroup));
     }
     soft_u32 bits = (count >= SOFT_SIMD_WIDTH ? UINT32_MAX : (1u << count) - 1) << lane;
     if (counting->began & bits) {
@@ -406,8 +392,8 @@ soft_count_close(soft_check *check, bool is_done)
         forget(site);
     }
     for (size_t i = 0; i < count->memory_count; i++) {
-        free(count->memories[i].read_bits);
-        free(count->memories[i].written_bits);
+        free(count->memories[i].read.bits);
+        free(count->memories[i].written.bits);
         free(count->memories[i].atomics);
     }
     for (soft_count_lists *chunk = count->chunks, *next; chunk != NULL; chunk = next) {

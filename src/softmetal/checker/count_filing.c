@@ -9,16 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t
-count_bits(const uint64_t *bits, size_t nbytes)
-{
-    uint64_t count = 0;
-    for (size_t i = 0; i < nbytes / 64 + 1; i++) {
-        count += (uint64_t)__builtin_popcountll(bits[i]);
-    }
-    return count;
-}
-
 /* Copies of all that lies in the image.  False: there is no memory. */
 static bool
 copy_memories(const soft_check *check, soft_counts *counts)
@@ -37,8 +27,8 @@ copy_memories(const soft_check *check, soft_counts *counts)
         facts->name = strdup(facts->name);
         is_whole &= facts->name != NULL;
         if (!facts->is_threadgroup) {
-            facts->distinct_read = count_bits(memory->read_bits, facts->nbytes);
-            facts->distinct_written = count_bits(memory->written_bits, facts->nbytes);
+            facts->distinct_read = soft_count_distinct(&memory->read, facts->nbytes);
+            facts->distinct_written = soft_count_distinct(&memory->written, facts->nbytes);
         }
     }
     return is_whole;

@@ -49,7 +49,7 @@ address_of(const soft_shape *shape, size_t index)
 }
 
 /* No byte between them is left out. */
-SOFT_ON_FIBER static inline int
+SOFT_ON_FIBER static inline bool
 is_close(const soft_shape *shape)
 {
     return shape->each == NULL && (shape->step <= shape->nbytes || shape->count == 1);
@@ -128,6 +128,14 @@ soft_shape_banks(const soft_shape *shape, uint64_t *rounds, uint64_t *least)
         *rounds = banks[i] > *rounds ? banks[i] : *rounds;
     }
     *least = (words + SOFT_BANKS - 1) / SOFT_BANKS;
+}
+
+SOFT_ON_FIBER bool
+soft_shape_is_run(const soft_shape *shape, uint64_t *low, uint64_t *high)
+{
+    *low = shape->first;
+    *high = shape->first + extent(shape);
+    return is_close(shape);
 }
 
 SOFT_ON_FIBER static void

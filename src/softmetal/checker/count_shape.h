@@ -10,6 +10,7 @@
 #ifndef SOFT_COUNT_SHAPE_H
 #define SOFT_COUNT_SHAPE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -34,6 +35,8 @@ soft_shape soft_shape_list(uint64_t each[SOFT_MOST_TOGETHER], size_t count, size
 void soft_shape_lines(const soft_shape *shape, uint64_t *lines, uint64_t *least);
 /* How many rounds the banks need, and how many if the words lay in different banks. */
 void soft_shape_banks(const soft_shape *shape, uint64_t *rounds, uint64_t *least);
+/* Is no byte between them left out?  Then they are those from `*low` on, before `*high`. */
+bool soft_shape_is_run(const soft_shape *shape, uint64_t *low, uint64_t *high);
 /* Set the bits of the bytes, the first bit of which is that of the byte at `base`. */
 void soft_shape_mark(const soft_shape *shape, uint64_t *bits, uint64_t base);
 

@@ -25,11 +25,17 @@ typedef struct soft_count_row {
     soft_counts_row sums; /* `file` is the image's */
 } soft_count_row;
 
+/* Which bytes of a view were touched.  Mostly they are one run, and there are no bits. */
+typedef struct soft_count_touched {
+    uint64_t low, high; /* the run that grew last, from the view's first byte on ... */
+    uint64_t *bits;     /* ... and of all before one bit a byte; owned, NULL: there is no other */
+} soft_count_touched;
+
 typedef struct soft_count_memory {
     soft_counts_memory facts; /* `name` is the image's */
     uintptr_t base;
     uintptr_t origin; /* where a cache line begins; 0: at each multiple of its size */
-    uint64_t *read_bits, *written_bits; /* owned; one for each byte of a view */
+    soft_count_touched read, written;
     uint32_t *atomics; /* owned; one for each word.  NULL: no atomic was here */
 } soft_count_memory;
 
@@ -58,6 +64,13 @@ typedef struct soft_count {
     bool lacks_memory;
 } soft_count;
 
+/* There may be no instruction for it; mostly all lanes are there. */
+static inline size_t
+soft_count_lanes(soft_u32 lanes)
+{
+    return lanes == UINT32_MAX ? SOFT_SIMD_WIDTH : (size_t)__builtin_popcount(lanes);
+}
+
 static inline bool
 soft_count_is_branch(const soft_counted *site)
 {
@@ -68,6 +81,8 @@ soft_count_is_branch(const soft_counted *site)
 
 /* What the lanes did together by this access.  Without memory, count->lacks_memory is set. */
 void soft_count_sum_up(soft_check *check, soft_counted *site, const soft_together *one);
+/* How many bytes of a view were touched. */
+uint64_t soft_count_distinct(const soft_count_touched *touched, uint64_t nbytes);
 
 /* ---- count_filing.c ---- */
 

@@ -54,6 +54,72 @@ add_atomics(soft_count *count, soft_count_memory *memory, const uint64_t *each, 
     }
 }
 
+SOFT_ON_FIBER static soft_shape
+run_of(const soft_count_touched *touched)
+{
+    return (soft_shape){
+        .first = touched->low, .count = 1, .nbytes = touched->high - touched->low};
+}
+
+/* False: there is no memory. */
+SOFT_ON_FIBER static bool
+touch_bits(soft_count *count, const soft_count_memory *memory, soft_count_touched *touched,
+           const soft_shape *shape, uint64_t base)
+{
+    if (touched->bits == NULL) {
+        touched->bits = calloc(memory->facts.nbytes / 64 + 1, sizeof *touched->bits);
+    }
+    if (touched->bits == NULL) {
+        count->lacks_memory = true;
+        return false;
+    }
+    soft_shape_mark(shape, touched->bits, base);
+    return true;
+}
+
+SOFT_ON_FIBER static void
+touch(soft_count *count, const soft_count_memory *memory, soft_count_touched *touched,
+      const soft_shape *shape)
+{
+    uint64_t base = memory->base - memory->origin, low, high;
+    bool is_run = soft_shape_is_run(shape, &low, &high);
+    if (!is_run) {
+        touch_bits(count, memory, touched, shape, base);
+        return;
+    }
+    low -= base;
+    high -= base;
+    if (low > touched->high || high < touched->low) { /* apart from the run: another begins */
+        soft_shape before = run_of(touched);
+        if (before.nbytes != 0 && !touch_bits(count, memory, touched, &before, 0)) {
+            return;
+        }
+        touched->low = low;
+        touched->high = high;
+        return;
+    }
+    touched->low = low < touched->low ? low : touched->low;
+    touched->high = high > touched->high ? high : touched->high;
+}
+
+uint64_t
+soft_count_distinct(const soft_count_touched *touched, uint64_t nbytes)
+{
+    soft_shape run = run_of(touched);
+    if (touched->bits == NULL) {
+        return run.nbytes;
+    }
+    if (run.nbytes != 0) {
+        soft_shape_mark(&run, touched->bits, 0);
+    }
+    uint64_t count = 0;
+    for (uint64_t i = 0; i < nbytes / 64 + 1; i++) {
+        uint64_t word = touched->bits[i];
+        count += word + 1 <= 1 ? word & 64 : (uint64_t)__builtin_popcountll(word);
+    }
+    return count;
+}
+
 /* These lanes touched the same memory: at `each`, which is sorted, or NULL: as the series is. */
 SOFT_ON_FIBER static void
 sum_up(soft_count *count, soft_counted *site, const soft_range *range, const soft_together *one,
@@ -96,10 +162,10 @@ sum_up(soft_count *count, soft_counted *site, const soft_range *range, const sof
     sums->lines += many;
     sums->least_lines += least;
     if (!(site->how & SOFT_ACCESS_WRITE) || (site->how & SOFT_ACCESS_READ)) {
-        soft_shape_mark(&shape, memory->read_bits, memory->base - origin);
+        touch(count, memory, &memory->read, &shape);
     }
     if (site->how & SOFT_ACCESS_WRITE) {
-        soft_shape_mark(&shape, memory->written_bits, memory->base - origin);
+        touch(count, memory, &memory->written, &shape);
     }
 }
 
@@ -156,7 +222,7 @@ sum_up_branch(soft_count *count, soft_counted *site, const soft_together *one, s
 SOFT_ON_FIBER void
 soft_count_sum_up(soft_check *check, soft_counted *site, const soft_together *one)
 {
-    size_t lanes = (size_t)__builtin_popcount(one->lanes);
+    size_t lanes = soft_count_lanes(one->lanes);
     if (soft_count_is_branch(site)) {
         sum_up_branch(check->count, site, one, lanes);
         return;
