@@ -232,19 +232,20 @@ template <auto kernel, class... Binders> struct image {
     typedef decltype(kernel)
         kernel_type; /* a null pointer of it carries the parameters' types */
 
+    struct prepared {
+        void *of[sizeof...(Binders) + 1];
+    };
+
     template <class... P> SOFTMETAL_ENTERS static void enter(P... given) {
         kernel(static_cast<P>(given)...);
     }
     template <class... P> __attribute__((noinline)) SOFTMETAL_RUNS static void
     run(void (*)(P...), const soft_thread *first, soft_u32 count) {
-        struct {
-            void *of[sizeof...(P) + 1];
-        } row = {{Binders::template prepare<P>(*first->launch)...}};
-        run_prepared<P...>(metal::make_index_sequence<sizeof...(P)>(), row.of, *first, count);
+        run_prepared<P...>(metal::make_index_sequence<sizeof...(P)>(),
+                           {{Binders::template prepare<P>(*first->launch)...}}, *first, count);
     }
-    template <class... P, size_t... I>
-    SOFTMETAL_RUNS static void run_prepared(metal::index_sequence<I...>, void *const *row,
-                                            soft_thread first, soft_u32 count) {
+    template <class... P, size_t... I> SOFTMETAL_RUNS static void
+    run_prepared(metal::index_sequence<I...>, prepared row, soft_thread first, soft_u32 count) {
 #pragma clang loop vectorize(enable)
         for (soft_u32 i = 0; i < count; i++) {
             soft_thread thread = first;
@@ -260,7 +261,7 @@ template <auto kernel, class... Binders> struct image {
 #if SOFTMETAL_IS_CHECKED
             softmetal_watch.thread = thread.index;
 #endif
-            enter<P...>(Binders::template take<P>(row[I], thread)...);
+            enter<P...>(Binders::template take<P>(row.of[I], thread)...);
         }
     }
     template <class... P> SOFTMETAL_RUNS static soft_u32
