@@ -49,6 +49,20 @@ soft_placement_of(const soft_placement *placement, soft_u32 index, soft_thread *
     thread->simdgroups = (placement->thread_count + SOFT_SIMD_WIDTH - 1) / SOFT_SIMD_WIDTH;
 }
 
+bool
+soft_placement_advance(soft_thread *thread, soft_u32 count)
+{
+    if (thread->position_in_group[0] + count >= thread->group_size[0]) {
+        return false;
+    }
+    thread->position_in_group[0] += count;
+    thread->position_in_grid[0] += count;
+    thread->index += count;
+    thread->lane = thread->index % SOFT_SIMD_WIDTH;
+    thread->simdgroup = thread->index / SOFT_SIMD_WIDTH;
+    return true;
+}
+
 /* ---- memory of a threadgroup ---- */
 
 #define POISON 0xCD /* as SOFTMETAL_POISON fills buffers */

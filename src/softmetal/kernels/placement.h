@@ -29,6 +29,8 @@ void soft_placement_begin(soft_placement *placement, const soft_launch *launch,
                           uint64_t number);
 /* All that a thread knows, by its index in the threadgroup. */
 void soft_placement_of(const soft_placement *placement, soft_u32 index, soft_thread *thread);
+/* From such a thread on to the one that is `count` further in its row.  False: the row has fewer. */
+bool soft_placement_advance(soft_thread *thread, soft_u32 count);
 
 /* ---- memory of a threadgroup ---- */
 

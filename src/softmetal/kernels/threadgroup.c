@@ -273,12 +273,12 @@ let_others_run(soft_threadgroup *group)
 
 /* ---- what runs on a fiber ---- */
 
-/* Threads from `index` on that are of one row and, where they are counted, of one SIMD-group. */
+/* Threads from `first` on that are of one row and, where they are counted, of one SIMD-group. */
 SOFT_ON_FIBER static soft_u32
-count_at_once(const soft_threadgroup *group, soft_u32 index)
+count_at_once(const soft_threadgroup *group, const soft_thread *first)
 {
-    soft_u32 width = group->placement.size[0], count = width - index % width;
-    soft_u32 lanes = SOFT_SIMD_WIDTH - index % SOFT_SIMD_WIDTH;
+    soft_u32 count = group->placement.size[0] - first->position_in_group[0];
+    soft_u32 lanes = SOFT_SIMD_WIDTH - first->lane;
     return group->run->image->is_counting && lanes < count ? lanes : count;
 }
 
@@ -286,10 +286,12 @@ count_at_once(const soft_threadgroup *group, soft_u32 index)
 SOFT_ON_FIBER static void
 run_group(soft_threadgroup *group, soft_thread *thread)
 {
-    soft_u32 count;
+    soft_u32 count = 0;
     for (soft_u32 index = 0; index < group->placement.thread_count; index += count) {
-        count = count_at_once(group, index);
-        soft_placement_of(&group->placement, index, thread);
+        if (count == 0 || !soft_placement_advance(thread, count)) {
+            soft_placement_of(&group->placement, index, thread);
+        }
+        count = count_at_once(group, thread);
         tell_checker(group, count);
         group->run->image->run_row(thread, count);
         if (group->run->is_checked) {
