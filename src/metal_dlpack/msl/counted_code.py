@@ -7,6 +7,9 @@ LLVM's text.  Here a call is put before each of them, which the second run, whic
     call void @softmetal_count(ptr %9, ptr @softmetal_access_table), !dbg !473
     %10 = load float, ptr %9, align 4, !dbg !473
 
+Where no loop of the kernel leads back to an access, each thread comes there once at the most, and it is cheaper to
+tell: by `softmetal_count_once`, with the place in `softmetal_once_table` where each lane says where it was.
+
 `softmetal_access_table` is a table of soft_counted (softmetal_kernel.h), one for each access, with its line.  Not
 counted:
 
@@ -31,7 +34,9 @@ from .errors import CompilerError
 #: softmetal_kernel.h.
 WRITE, ATOMIC, READ, BRANCH = 1, 2, 4, 16
 #: Bytes of a soft_counted, and of what the run time writes into it.
-_SITE, _OF_RUN_TIME = 96, 72
+_SITE, _OF_RUN_TIME = 152, 120
+#: Bytes in which the lanes of a SIMD-group say where they were.
+_LANES = 32 * 8
 
 _NAME = r'(?:%|@)(?:[-\w.$]+|"[^"]*")'
 _VALUE = re.compile(r'%(?:[-\w.$]+|"[^"]*")')
@@ -41,7 +46,10 @@ _RMW = re.compile(r"  (?:\S+ = )?atomicrmw (?:volatile )?\w+ ptr (?P<rest>.*)")
 _EXCHANGE = re.compile(r"  (?:\S+ = )?cmpxchg (?:weak )?(?:volatile )?ptr (?P<rest>.*)")
 _GEP = re.compile(rf"  ({_NAME}) = getelementptr (?:inbounds |nuw |nusw |inrange\(\S+\) )*(?P<rest>.*)")
 _BRANCH = re.compile(r"  br i1 (?P<condition>\S+), label")
-_LABEL = re.compile(r'(?:[-\w.$]+|"[^"]*"):')
+_LABEL = re.compile(r'([-\w.$]+|"[^"]*"):')
+#: The function of the shim that each thread enters once: the kernel is inlined there (softmetal_image.h).
+_ENTERED = re.compile(r"define [^@]*@_ZN9softmetal5imageI\w*E5enterI")
+_LEADS = re.compile(rf"label ({_VALUE.pattern})")
 _DBG = re.compile(r", !dbg !(\d+)")
 _OPERATION = re.compile(
     r"  \S+ = (?P<what>f?(?:add|sub|mul|div|rem)|[us](?:div|rem)|fneg|shl|lshr|ashr|and|or|xor)"
@@ -71,11 +79,14 @@ class _Site:
     root: str
     low: int
     nbytes: int
+    once: int | None  # its number among those that no loop leads back to
     parts: set[int] = field(default_factory=set)
 
     def text(self) -> str:
         table = f"ptr getelementptr inbounds (i8, ptr @softmetal_access_table, i64 {self.number * _SITE})"
         call = f"  call void @softmetal_count(ptr {{}}, {table}), !dbg !{self.dbg}"
+        if self.once is not None:
+            call = f"  call void @softmetal_count_once(ptr {{}}, {table}, {_lanes(self.once)}), !dbg !{self.dbg}"
         if self.how == BRANCH:
             name = f"%softmetal.{self.number}"
             return "\n".join(
@@ -120,6 +131,7 @@ class _Module:
                 if at is not None:
                     self._library[number] = at, place[0].rpartition("/")[2]
         self._sites: list[_Site] = []
+        self._is_once, self._once_count = False, 0
         #: Of each block that computes: (line, what, type) and how often.
         self._blocks: list[Counter[tuple[int, str, str]]] = []
 
@@ -130,6 +142,7 @@ class _Module:
         for line in self._lines:
             if line.startswith("define "):
                 is_inside = True
+                line = self._inlined(line)
             if is_inside and line == "}":
                 made += self._function(body)
                 body, is_inside = [], False
@@ -138,7 +151,18 @@ class _Module:
             else:
                 made.append(line)
         texts = (one if isinstance(one, str) else one.text() for one in made)
-        return "\n".join([*texts, *self._tables(), "declare void @softmetal_count(ptr, ptr)", ""])
+        declared = ["declare void @softmetal_count(ptr, ptr)", "declare void @softmetal_count_once(ptr, ptr, ptr)"]
+        return "\n".join([*texts, *self._tables(), *declared, ""])
+
+    def _inlined(self, define: str) -> str:
+        """The kernel becomes part of the loop over the threads, now that its own loops are told from that one."""
+        group = re.search(r" #(\d+) ", define) if _ENTERED.match(define) else None
+        if group is None:
+            return define
+        [attributes] = [line for line in self._lines if line.startswith(f"attributes #{group[1]} = ")]
+        own = f"#{10**6 + int(group[1])} "
+        self._lines.append(attributes.replace(f"#{group[1]} ", own).replace(" noinline ", " alwaysinline "))
+        return define.replace(group[0], f" {own}")
 
     # ---- one function ----
 
@@ -146,11 +170,14 @@ class _Module:
         values = _Values(body, self)
         pending: dict[tuple[int, str, str], _Site] = {}
         block: _Block | None = None
+        is_once = self._is_once = _ENTERED.match(body[0]) is not None
+        in_loops = _in_loops(body) if is_once else set()
         for line in body:
             if _LABEL.match(line) or (" call " in line and "@llvm." not in line):
                 pending = {}
-            if _LABEL.match(line):
+            if (label := _LABEL.match(line)) is not None:
                 block = None
+                self._is_once = is_once and label[1] not in in_loops
             dbg = _DBG.search(line)
             if dbg is None or not line.startswith("  "):
                 yield line
@@ -196,7 +223,9 @@ class _Module:
                 one.nbytes = end - one.low
                 one.parts.add(low)
                 continue
-            one = _Site(len(self._sites), place, dbg, how, root, low, nbytes, {low})
+            once = self._once_count if self._is_once else None
+            self._once_count += self._is_once
+            one = _Site(len(self._sites), place, dbg, how, root, low, nbytes, once, {low})
             pending[key] = one
             self._sites.append(one)
             yield one
@@ -298,11 +327,13 @@ class _Module:
             yield f"@softmetal_file_{number} = private constant {_string(file)}"
         rows = [
             f"{_ROW} {{ ptr @softmetal_file_{files.index(one.place[0])}, i32 {one.place[1]}, i32 {one.place[2]}, "
-            f"i32 {one.nbytes}, i32 {one.how}, [{_OF_RUN_TIME} x i8] zeroinitializer }}"
+            f"i32 {one.nbytes}, i32 {one.how}, {'ptr null' if one.once is None else _lanes(one.once)}, "
+            f"[{_OF_RUN_TIME} x i8] zeroinitializer }}"
             for one in self._sites
         ]
         table = f"[{len(rows)} x {_ROW}] [{', '.join(rows)}]"
         yield f'@softmetal_access_table = hidden global {table}, section "softmetal_counted", align 8'
+        yield f"@softmetal_once_table = internal global [{_LANES * self._once_count} x i8] zeroinitializer, align 64"
         if self._blocks:
             count = len(self._blocks)
             yield (
@@ -317,7 +348,41 @@ class _Module:
             yield f'@softmetal_operation_table = hidden constant {_string(said)}, section "softmetal_operations"'
 
 
-_ROW = f"{{ ptr, i32, i32, i32, i32, [{_OF_RUN_TIME} x i8] }}"
+_ROW = f"{{ ptr, i32, i32, i32, i32, ptr, [{_OF_RUN_TIME} x i8] }}"
+
+
+def _lanes(once: int) -> str:
+    return f"ptr getelementptr inbounds (i8, ptr @softmetal_once_table, i64 {once * _LANES})"
+
+
+def _in_loops(body: list[str]) -> set[str]:
+    """The labels of blocks that lie in a loop, or between two."""
+    leads: dict[str, set[str]] = {"": set()}
+    here = ""
+    for line in body:
+        if (label := _LABEL.match(line)) is not None:
+            here = label[1]
+            leads[here] = set()
+        leads[here].update(to[1:] for to in _LEADS.findall(line))
+    behind = _behind_loops(leads)
+    back: dict[str, set[str]] = {one: set() for one in behind}
+    for one, there in behind.items():
+        for to in there:
+            back[to].add(one)
+    return set(_behind_loops(back))
+
+
+def _behind_loops(leads: dict[str, set[str]]) -> dict[str, set[str]]:
+    """Those that a loop leads to, and the loops: nothing that comes before is one of them."""
+    left = dict(leads)
+    ways = Counter(to for there in leads.values() for to in there)
+    reached = [one for one in leads if not ways[one]]
+    while reached:
+        for to in left.pop(reached.pop()):
+            ways[to] -= 1
+            if not ways[to]:
+                reached.append(to)
+    return left
 
 
 @dataclass(frozen=True)

@@ -325,9 +325,12 @@ soft_check_all_met(soft_u32 simdgroup, soft_u32 lanes, soft_u32 others,
 void
 soft_check_return(void)
 {
-    soft_race_settle(current);
-    soft_series_end(current);
-    current->has_returned[current->thread->index] = true;
+    soft_check *check = current;
+    if (check->count == NULL) {
+        soft_race_settle(check);
+        soft_series_end(check);
+    }
+    check->has_returned[check->thread->index] = true;
 }
 
 /* ---- what the image calls ---- */

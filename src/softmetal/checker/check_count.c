@@ -42,6 +42,16 @@ add_memory(soft_count *count, const soft_check *check, soft_range *range)
     };
 }
 
+static bool
+is_alone(const soft_check *check, const soft_range *view)
+{
+    int sharing = 0;
+    for (int i = 0; i < check->view_count; i++) {
+        sharing += check->ranges[i].shadow == view->shadow;
+    }
+    return sharing == 1;
+}
+
 static void
 forget(soft_counted *site)
 {
@@ -51,6 +61,9 @@ forget(soft_counted *site)
     site->at = site->first = NULL;
     site->range = site->rows = site->next = NULL;
     site->is_used = 0;
+    if (site->once != NULL) {
+        soft_once_forget(site);
+    }
 }
 
 bool
@@ -70,6 +83,7 @@ soft_count_open(soft_check *check)
     }
     for (int i = 0; i < check->view_count; i++) {
         add_memory(count, check, &check->ranges[i]);
+        count->memories[i].is_lasting = is_alone(check, &check->ranges[i]);
     }
     return true;
 }
@@ -90,7 +104,7 @@ stop_at(soft_check *check, soft_finding found, const void *code)
 SOFT_ON_FIBER static bool
 find_memory(soft_check *check, uintptr_t at, soft_counted *site, const void *code)
 {
-    const soft_range *range;
+    const soft_range *range = site->range;
     if (at - check->stack_low < check->stack_nbytes) {
         return false;
     }
@@ -104,11 +118,15 @@ find_memory(soft_check *check, uintptr_t at, soft_counted *site, const void *cod
         site->span = 2;
         return true;
     }
-    if (!soft_memory_find(check, at, site->nbytes, site->how, &range)) {
+    if ((range == NULL || !soft_range_has(range, at, site->nbytes)) &&
+        !soft_memory_find(check, at, site->nbytes, site->how, &range)) {
         stop_at(check, soft_memory_refuse(check, at, site->nbytes, site->how), code);
     }
     if (range == NULL) {
         return false;
+    }
+    if (site->range != range && site->once != NULL) {
+        soft_once_settle(check, site);
     }
     site->range = range;
     site->low = range->base;
@@ -199,13 +217,17 @@ soft_count_access(soft_check *check, uintptr_t at, soft_counted *site, const voi
     if (at - site->low >= site->span && !find_memory(check, at, site, code)) {
         return;
     }
-    if (site->first == NULL || site->at == site->first + site->room) {
-        make_room(check, site, code);
-    }
     if (!site->is_used) {
         site->is_used = 1;
         site->next = check->count->used;
         check->count->used = site;
+    }
+    if (site->once != NULL) {
+        site->once[check->watch->thread % SOFT_SIMD_WIDTH] = at;
+        return;
+    }
+    if (site->first == NULL || site->at == site->first + site->room) {
+        make_room(check, site, code);
     }
     add_lane(check, site->at, at, code);
     site->at += 1;
@@ -213,23 +235,41 @@ soft_count_access(soft_check *check, uintptr_t at, soft_counted *site, const voi
 
 /* ---- summing up ---- */
 
-/* All lanes of the SIMD-group have met: what they did since they met last is complete. */
+SOFT_ON_FIBER static void
+sum_up_each(soft_check *check, soft_counted *site)
+{
+    soft_together *end = site->first + site->room;
+    for (soft_together *one = site->first; one < end && one->lanes != 0; one++) {
+        soft_count_sum_up(check, site, one);
+        one->next = SOFT_NO_KEY;
+        one->each = NULL;
+        one->lanes = 0;
+    }
+    site->thread = NO_THREAD;
+}
+
+/* All lanes of the SIMD-group have met: what they did since they met last is complete.  Where each lane
+ * comes once, the next SIMD-group probably comes too: until one does not, it need not tell. */
 SOFT_ON_FIBER static void
 sum_up_all(soft_check *check)
 {
     soft_count *count = check->count;
-    for (soft_counted *site = count->used; site != NULL; site = site->next) {
-        soft_together *end = site->first + site->room;
-        for (soft_together *one = site->first; one < end && one->lanes != 0; one++) {
-            soft_count_sum_up(check, site, one);
-            one->next = SOFT_NO_KEY;
-            one->each = NULL;
-            one->lanes = 0;
-        }
-        site->thread = NO_THREAD;
-        site->is_used = 0;
+    soft_counted **link = &count->used;
+    if (count->began == 0) {
+        return;
     }
-    count->used = NULL;
+    while (*link != NULL) {
+        soft_counted *site = *link;
+        if (site->once != NULL && soft_once_sum_up(check, site)) {
+            link = &site->next;
+            continue;
+        }
+        if (site->once == NULL) {
+            sum_up_each(check, site);
+        }
+        site->is_used = 0;
+        *link = site->next;
+    }
     count->chunk = NULL;
     count->list_count = SOFT_LISTS_OF_CHUNK;
     count->began = 0;
@@ -246,12 +286,30 @@ settle(soft_check *check)
 
 /* ---- the threadgroup ---- */
 
+/* In the next threadgroup something else may lie there. */
+SOFT_ON_FIBER static void
+forget_range(soft_check *check, soft_counted *site)
+{
+    if (site->once != NULL) {
+        soft_once_settle(check, site);
+        soft_once_foresee_none(site);
+    }
+    site->span = 0;
+    site->range = NULL;
+}
+
 /* What is counted by address is so for one threadgroup. */
 SOFT_ON_FIBER static void
 end_group(soft_check *check)
 {
     soft_count *count = check->count;
     sum_up_all(check);
+    for (soft_counted *site = check->watch->counted; site < check->watch->counted_end; site++) {
+        const soft_range *range = site->range;
+        if (range != NULL && !count->memories[range->counted].is_lasting) {
+            forget_range(check, site);
+        }
+    }
     for (size_t i = (size_t)check->view_count; i < count->memory_count; i++) {
         soft_count_memory *memory = &count->memories[i];
         if (memory->atomics != NULL) {
@@ -269,11 +327,6 @@ soft_count_group(soft_check *check, uint32_t thread_count)
     soft_count *count = check->count;
     end_group(check);
     settle(check);
-    for (soft_counted *site = check->watch->counted; site < check->watch->counted_end; site++) {
-        if (!soft_count_is_branch(site)) { /* its memory may have been the last threadgroup's */
-            site->span = 0;
-        }
-    }
     count->given_nbytes = 0;
     count->simdgroup = UINT32_MAX;
     count->groups += 1;
@@ -312,6 +365,9 @@ find_places(const soft_count *count, soft_u32 thread)
 {
     soft_u32 bit = 1u << thread % SOFT_SIMD_WIDTH;
     for (soft_counted *site = count->used; site != NULL; site = site->next) {
+        if (site->once != NULL) {
+            continue;
+        }
         site->thread = thread;
         site->at = site->first;
         while (site->at->lanes & bit) { /* the one behind all has none */
@@ -373,12 +429,23 @@ soft_count_meeting(soft_check *check, soft_u32 simdgroup, soft_u32 lanes, const 
 
 /* ---- the end ---- */
 
+static void
+settle_once(soft_check *check)
+{
+    for (soft_counted *site = check->watch->counted; site < check->watch->counted_end; site++) {
+        if (site->once != NULL) {
+            soft_once_settle(check, site);
+        }
+    }
+}
+
 void
 soft_count_close(soft_check *check, bool is_done)
 {
     soft_count *count = check->count;
     if (is_done) {
         end_group(check);
+        settle_once(check);
     }
     if (is_done && !count->lacks_memory) {
         soft_count_file(check);

@@ -3,63 +3,36 @@
 
 #include "softmetal/fiber.h"
 
-SOFT_ON_FIBER soft_shape
-soft_shape_series(uint64_t first, uint64_t step, size_t count, size_t nbytes)
-{
-    if ((int64_t)step < 0) {
-        first += step * (count - 1);
-        step = -step;
-    }
-    return (soft_shape){first, step, NULL, step == 0 ? 1 : count, nbytes};
-}
+#define NOWHERE ((uint64_t)1 << 63) /* behind every address, and less than 1 << 63 from each */
 
-/* A bitonic network: addresses at random would make each branch of another sort a guess. */
-SOFT_ON_FIBER static void
-sort(uint64_t each[SOFT_MOST_TOGETHER])
-{
-    for (int run = 2; run <= SOFT_MOST_TOGETHER; run *= 2) {
-        for (int apart = run / 2; apart > 0; apart /= 2) {
-            for (int i = 0; i < SOFT_MOST_TOGETHER; i++) {
-                int other = i ^ apart;
-                if (other > i) {
-                    uint64_t one = each[i], two = each[other];
-                    uint64_t low = one < two ? one : two, high = one < two ? two : one;
-                    each[i] = (i & run) == 0 ? low : high;
-                    each[other] = (i & run) == 0 ? high : low;
-                }
-            }
-        }
-    }
-}
-
+/* Each has its place by how many are less: of addresses at random, each branch would be a guess. */
 SOFT_ON_FIBER soft_shape
 soft_shape_list(uint64_t each[SOFT_MOST_TOGETHER], size_t count, size_t nbytes)
 {
-    for (size_t i = count; i < SOFT_MOST_TOGETHER; i++) {
-        each[i] = UINT64_MAX;
+    uint64_t given[SOFT_MOST_TOGETHER], sorted[SOFT_MOST_TOGETHER];
+    for (size_t i = 0; i < SOFT_MOST_TOGETHER; i++) {
+        given[i] = i < count ? each[i] : NOWHERE;
+        sorted[i] = NOWHERE;
     }
-    sort(each);
-    return (soft_shape){0, 0, each, count, nbytes};
+    for (size_t i = 0; i < count; i++) {
+        uint64_t less = 0;
+        for (size_t other = 0; other < SOFT_MOST_TOGETHER; other++) {
+            less += (given[other] - given[i]) >> 63;
+        }
+        sorted[less] = given[i]; /* equal ones have one place, and leave the next ones free */
+    }
+    soft_shape shape = {.each = each, .nbytes = nbytes};
+    for (size_t i = 0; i < SOFT_MOST_TOGETHER && shape.count < count; i++) {
+        each[shape.count] = sorted[i];
+        shape.count += sorted[i] != NOWHERE;
+    }
+    return shape;
 }
 
 SOFT_ON_FIBER static inline uint64_t
 address_of(const soft_shape *shape, size_t index)
 {
     return shape->each != NULL ? shape->each[index] : shape->first + shape->step * index;
-}
-
-/* No byte between them is left out. */
-SOFT_ON_FIBER static inline bool
-is_close(const soft_shape *shape)
-{
-    return shape->each == NULL && (shape->step <= shape->nbytes || shape->count == 1);
-}
-
-/* From the first byte of a close shape to the last. */
-SOFT_ON_FIBER static inline uint64_t
-extent(const soft_shape *shape)
-{
-    return shape->step * (shape->count - 1) + shape->nbytes;
 }
 
 /* Units of 1 << shift bytes that are touched, each counted once.  `banks` NULL: they are not told. */
@@ -81,23 +54,16 @@ count_units(const soft_shape *shape, int shift, uint8_t *banks)
     return units;
 }
 
-SOFT_ON_FIBER static uint64_t
-units_of_close(const soft_shape *shape, int shift)
-{
-    uint64_t last = shape->first + extent(shape) - 1;
-    return (last >> shift) - (shape->first >> shift) + 1;
-}
-
 SOFT_ON_FIBER void
 soft_shape_lines(const soft_shape *shape, uint64_t *lines, uint64_t *least)
 {
-    uint64_t nbytes, whole = (uint64_t)1 << SOFT_LINE_NBYTES_SHIFT;
-    if (is_close(shape)) {
-        *lines = units_of_close(shape, SOFT_LINE_NBYTES_SHIFT);
-        nbytes = extent(shape);
+    uint64_t nbytes, low, high, whole = (uint64_t)1 << SOFT_LINE_NBYTES_SHIFT;
+    if (soft_shape_is_run(shape, &low, &high)) {
+        *lines = soft_shape_units(low, high, SOFT_LINE_NBYTES_SHIFT);
+        nbytes = high - low;
     }
     else if (shape->each == NULL) { /* with gaps, so that no two share a byte */
-        *lines = shape->step <= whole ? units_of_close(shape, SOFT_LINE_NBYTES_SHIFT)
+        *lines = shape->step <= whole ? soft_shape_units(low, high, SOFT_LINE_NBYTES_SHIFT)
                                       : count_units(shape, SOFT_LINE_NBYTES_SHIFT, NULL);
         nbytes = shape->count * shape->nbytes;
     }
@@ -115,9 +81,9 @@ soft_shape_lines(const soft_shape *shape, uint64_t *lines, uint64_t *least)
 SOFT_ON_FIBER void
 soft_shape_banks(const soft_shape *shape, uint64_t *rounds, uint64_t *least)
 {
-    uint64_t words;
-    if (is_close(shape)) {
-        words = units_of_close(shape, SOFT_WORD_NBYTES_SHIFT);
+    uint64_t words, low, high;
+    if (soft_shape_is_run(shape, &low, &high)) {
+        words = soft_shape_units(low, high, SOFT_WORD_NBYTES_SHIFT);
         *rounds = *least = (words + SOFT_BANKS - 1) / SOFT_BANKS;
         return;
     }
@@ -128,14 +94,6 @@ soft_shape_banks(const soft_shape *shape, uint64_t *rounds, uint64_t *least)
         *rounds = banks[i] > *rounds ? banks[i] : *rounds;
     }
     *least = (words + SOFT_BANKS - 1) / SOFT_BANKS;
-}
-
-SOFT_ON_FIBER bool
-soft_shape_is_run(const soft_shape *shape, uint64_t *low, uint64_t *high)
-{
-    *low = shape->first;
-    *high = shape->first + extent(shape);
-    return is_close(shape);
 }
 
 SOFT_ON_FIBER static void
@@ -157,8 +115,9 @@ mark_run(uint64_t *bits, uint64_t first, uint64_t count)
 SOFT_ON_FIBER void
 soft_shape_mark(const soft_shape *shape, uint64_t *bits, uint64_t base)
 {
-    if (is_close(shape)) {
-        mark_run(bits, shape->first - base, extent(shape));
+    uint64_t low, high;
+    if (soft_shape_is_run(shape, &low, &high)) {
+        mark_run(bits, low - base, high - low);
         return;
     }
     for (size_t i = 0; i < shape->count; i++) {

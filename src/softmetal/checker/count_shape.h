@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "softmetal/fiber.h"
+
 #define SOFT_LINE_NBYTES_SHIFT 7
 #define SOFT_BANKS 32
 #define SOFT_MOST_TOGETHER 32 /* lanes of a SIMD-group */
@@ -27,16 +29,38 @@ typedef struct soft_shape {
 } soft_shape;
 
 /* In ascending order. */
-soft_shape soft_shape_series(uint64_t first, uint64_t step, size_t count, size_t nbytes);
-/* Sorts `each`, which has room for SOFT_MOST_TOGETHER. */
+SOFT_ON_FIBER static inline soft_shape
+soft_shape_series(uint64_t first, uint64_t step, size_t count, size_t nbytes)
+{
+    if ((int64_t)step < 0) {
+        first += step * (count - 1);
+        step = -step;
+    }
+    return (soft_shape){first, step, NULL, step == 0 ? 1 : count, nbytes};
+}
+/* Sorts `each`, which has room for SOFT_MOST_TOGETHER; equal ones become one. */
 soft_shape soft_shape_list(uint64_t each[SOFT_MOST_TOGETHER], size_t count, size_t nbytes);
+
+/* Is no byte between them left out?  Then they are those from `*low` on, before `*high`. */
+SOFT_ON_FIBER static inline bool
+soft_shape_is_run(const soft_shape *shape, uint64_t *low, uint64_t *high)
+{
+    *low = shape->first;
+    *high = shape->first + shape->step * (shape->count - 1) + shape->nbytes;
+    return shape->each == NULL && (shape->step <= shape->nbytes || shape->count == 1);
+}
+
+/* Units of 1 << shift bytes that a run touches. */
+SOFT_ON_FIBER static inline uint64_t
+soft_shape_units(uint64_t low, uint64_t high, int shift)
+{
+    return ((high - 1) >> shift) - (low >> shift) + 1;
+}
 
 /* How many lines they touch, and in how many their bytes would lie if they lay close. */
 void soft_shape_lines(const soft_shape *shape, uint64_t *lines, uint64_t *least);
 /* How many rounds the banks need, and how many if the words lay in different banks. */
 void soft_shape_banks(const soft_shape *shape, uint64_t *rounds, uint64_t *least);
-/* Is no byte between them left out?  Then they are those from `*low` on, before `*high`. */
-bool soft_shape_is_run(const soft_shape *shape, uint64_t *low, uint64_t *high);
 /* Set the bits of the bytes, the first bit of which is that of the byte at `base`. */
 void soft_shape_mark(const soft_shape *shape, uint64_t *bits, uint64_t base);
 

@@ -11,14 +11,9 @@
 #include "softmetal/checker/count_shape.h"
 #include "softmetal/fiber.h"
 
-SOFT_ON_FIBER static soft_count_row *
-row_of(soft_count *count, soft_counted *site, uint32_t memory)
+SOFT_ON_FIBER static __attribute__((noinline)) soft_count_row *
+make_row(soft_count *count, soft_counted *site, uint32_t memory)
 {
-    for (soft_count_row *found = site->rows; found != NULL; found = found->next) {
-        if (found->sums.memory == memory) {
-            return found;
-        }
-    }
     soft_count_row *made = calloc(1, sizeof *made);
     if (made == NULL) {
         count->lacks_memory = true;
@@ -33,6 +28,26 @@ row_of(soft_count *count, soft_counted *site, uint32_t memory)
     made->next = site->rows;
     site->rows = made;
     return made;
+}
+
+/* NULL: there is no memory; count->lacks_memory says so. */
+SOFT_ON_FIBER static inline soft_count_row *
+row_of(soft_count *count, soft_counted *site, uint32_t memory)
+{
+    for (soft_count_row *found = site->rows; found != NULL; found = found->next) {
+        if (found->sums.memory == memory) {
+            return found;
+        }
+    }
+    return make_row(count, site, memory);
+}
+
+SOFT_ON_FIBER static inline void
+add_lanes(const soft_count *count, soft_counts_row *sums, size_t lanes)
+{
+    sums->executions += 1;
+    sums->lanes += lanes;
+    sums->possible += count->possible;
 }
 
 SOFT_ON_FIBER static void
@@ -57,12 +72,12 @@ add_atomics(soft_count *count, soft_count_memory *memory, const uint64_t *each, 
 SOFT_ON_FIBER static soft_shape
 run_of(const soft_count_touched *touched)
 {
-    return (soft_shape){
-        .first = touched->low, .count = 1, .nbytes = touched->high - touched->low};
+    return (
+        soft_shape){.first = touched->low, .count = 1, .nbytes = touched->high - touched->low};
 }
 
 /* False: there is no memory. */
-SOFT_ON_FIBER static bool
+SOFT_ON_FIBER static __attribute__((noinline)) bool
 touch_bits(soft_count *count, const soft_count_memory *memory, soft_count_touched *touched,
            const soft_shape *shape, uint64_t base)
 {
@@ -77,29 +92,41 @@ touch_bits(soft_count *count, const soft_count_memory *memory, soft_count_touche
     return true;
 }
 
+/* Apart from the run that grew last: another begins. */
+SOFT_ON_FIBER static __attribute__((noinline)) void
+touch_elsewhere(soft_count *count, const soft_count_memory *memory, soft_count_touched *touched,
+                uint64_t low, uint64_t high)
+{
+    soft_shape before = run_of(touched);
+    if (before.nbytes == 0 || touch_bits(count, memory, touched, &before, 0)) {
+        touched->low = low;
+        touched->high = high;
+    }
+}
+
+SOFT_ON_FIBER static void
+touch_run(soft_count *count, const soft_count_memory *memory, soft_count_touched *touched,
+          uint64_t low, uint64_t high)
+{
+    if (low > touched->high || high < touched->low) {
+        touch_elsewhere(count, memory, touched, low, high);
+        return;
+    }
+    touched->low = low < touched->low ? low : touched->low;
+    touched->high = high > touched->high ? high : touched->high;
+}
+
 SOFT_ON_FIBER static void
 touch(soft_count *count, const soft_count_memory *memory, soft_count_touched *touched,
       const soft_shape *shape)
 {
     uint64_t base = memory->base - memory->origin, low, high;
-    bool is_run = soft_shape_is_run(shape, &low, &high);
-    if (!is_run) {
+    if (soft_shape_is_run(shape, &low, &high)) {
+        touch_run(count, memory, touched, low - base, high - base);
+    }
+    else {
         touch_bits(count, memory, touched, shape, base);
-        return;
     }
-    low -= base;
-    high -= base;
-    if (low > touched->high || high < touched->low) { /* apart from the run: another begins */
-        soft_shape before = run_of(touched);
-        if (before.nbytes != 0 && !touch_bits(count, memory, touched, &before, 0)) {
-            return;
-        }
-        touched->low = low;
-        touched->high = high;
-        return;
-    }
-    touched->low = low < touched->low ? low : touched->low;
-    touched->high = high > touched->high ? high : touched->high;
 }
 
 uint64_t
@@ -132,9 +159,7 @@ sum_up(soft_count *count, soft_counted *site, const soft_range *range, const sof
     }
     soft_counts_row *sums = &row->sums;
     bool is_atomic = (site->how & SOFT_ACCESS_ATOMIC) != 0;
-    sums->executions += 1;
-    sums->lanes += lanes;
-    sums->possible += count->possible;
+    add_lanes(count, sums, lanes);
     if (is_atomic) {
         uint64_t list[SOFT_SIMD_WIDTH];
         for (size_t i = 0; each == NULL && i < lanes; i++) {
@@ -169,12 +194,6 @@ sum_up(soft_count *count, soft_counted *site, const soft_range *range, const sof
     }
 }
 
-SOFT_ON_FIBER static bool
-is_in(const soft_range *range, uint64_t at, size_t nbytes)
-{
-    return at - range->base <= range->nbytes - nbytes;
-}
-
 /* Lanes of one access that touched several arguments: each argument's apart. */
 SOFT_ON_FIBER static void
 sum_up_apart(soft_check *check, soft_counted *site, const soft_together *one, uint64_t *each,
@@ -189,7 +208,7 @@ sum_up_apart(soft_check *check, soft_counted *site, const soft_together *one, ui
             return;
         }
         for (size_t i = 0; i < lanes; i++) {
-            if (is_in(range, each[i], site->nbytes)) {
+            if (soft_range_has(range, each[i], site->nbytes)) {
                 here[count++] = each[i];
             }
             else {
@@ -212,9 +231,7 @@ sum_up_branch(soft_count *count, soft_counted *site, const soft_together *one, s
     for (size_t i = 0; i < lanes; i++) {
         taken += one->each != NULL ? one->each[i] : one->first + one->step * i;
     }
-    row->sums.executions += 1;
-    row->sums.lanes += lanes;
-    row->sums.possible += count->possible;
+    add_lanes(count, &row->sums, lanes);
     row->sums.lines += taken;
     row->sums.least_lines += taken != 0 && taken != lanes;
 }
@@ -231,13 +248,14 @@ soft_count_sum_up(soft_check *check, soft_counted *site, const soft_together *on
     uint64_t list[SOFT_SIMD_WIDTH], *each = one->each;
     bool is_one_range;
     if (each == NULL) {
-        is_one_range = is_in(range, one->first, site->nbytes) &&
-                       is_in(range, one->first + one->step * (lanes - 1), site->nbytes);
+        is_one_range =
+            soft_range_has(range, one->first, site->nbytes) &&
+            soft_range_has(range, one->first + one->step * (lanes - 1), site->nbytes);
     }
     else {
         is_one_range = true;
         for (size_t i = 0; i < lanes; i++) {
-            is_one_range &= is_in(range, each[i], site->nbytes);
+            is_one_range &= soft_range_has(range, each[i], site->nbytes);
         }
     }
     if (is_one_range) {
@@ -248,4 +266,49 @@ soft_count_sum_up(soft_check *check, soft_counted *site, const soft_together *on
         list[i] = one->first + one->step * i;
     }
     sum_up_apart(check, site, one, each == NULL ? list : each, lanes);
+}
+
+/* The bytes from `low` on, before `high`, of the first SIMD-group. */
+SOFT_ON_FIBER static void
+sum_up_runs(soft_count *count, const soft_counted *site, soft_counts_row *sums, uint64_t low,
+            uint64_t high)
+{
+    const soft_range *range = site->range;
+    soft_count_memory *memory = &count->memories[range->counted];
+    bool is_write = (site->how & SOFT_ACCESS_WRITE) != 0;
+    soft_count_touched *touched = is_write ? &memory->written : &memory->read;
+    uint64_t origin = memory->base - memory->origin, nbytes = high - low;
+    sums->executions += site->many;
+    sums->lanes += (uint64_t)site->many * SOFT_SIMD_WIDTH;
+    sums->possible += (uint64_t)site->many * SOFT_SIMD_WIDTH;
+    sums->least_lines += site->many * soft_shape_units(0, nbytes, SOFT_LINE_NBYTES_SHIFT);
+    for (uint64_t i = 0, at = origin + low; i < site->many; i++, at += site->apart) {
+        sums->lines += soft_shape_units(at, at + nbytes, SOFT_LINE_NBYTES_SHIFT);
+    }
+    if (site->apart == nbytes) {
+        touch_run(count, memory, touched, low, low + site->many * nbytes);
+        return;
+    }
+    for (uint64_t i = 0; i < site->many; i++, low += site->apart) {
+        touch_run(count, memory, touched, low, low + nbytes);
+    }
+}
+
+SOFT_ON_FIBER void
+soft_count_sum_up_series(soft_check *check, soft_counted *site)
+{
+    soft_together one = {.first = site->begin + site->apart,
+                         .step = site->step,
+                         .lanes = UINT32_MAX};
+    if (!soft_count_is_of_neighbours(site)) { /* it is one */
+        soft_count_sum_up(check, site, &one);
+        return;
+    }
+    const soft_range *range = site->range;
+    soft_count_row *row = row_of(check->count, site, range->counted);
+    if (row != NULL) {
+        uint64_t low = one.first - range->base;
+        sum_up_runs(check->count, site, &row->sums, low,
+                    low + one.step * (SOFT_SIMD_WIDTH - 1) + site->nbytes);
+    }
 }

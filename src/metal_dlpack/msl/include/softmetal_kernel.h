@@ -96,11 +96,16 @@ typedef struct soft_together {
 typedef struct soft_counted {
     const char *file;
     soft_u32 line, column, nbytes, how;
+    /* No thread comes here twice: count_once.c says what these are, and the four after them are not used.
+     * `once` NULL: it is in a loop. */
+    soft_u64 *once;
+    soft_u64 ahead, step, due, begin, apart;
+    soft_u32 many, left;
     soft_u32 thread; /* whose accesses `at` counts */
     soft_u32
         room; /* how many there are from `first` on; behind them is one that none matches */
-    soft_u64 low, span; /* an access that begins there is within `range` */
     soft_together *at, *first;
+    soft_u64 low, span; /* an access that begins there is within `range` */
     const void *range;
     void *rows;                /* what was counted */
     struct soft_counted *next; /* of those that were carried out since all lanes met */
