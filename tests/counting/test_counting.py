@@ -257,9 +257,12 @@ def test_a_launch_without_threads_counts_nothing(library):
     assert (count.threads, count.lines_per_access, count.arguments) == (0, 0, ())
 
 
-def test_what_may_not_be_touched_raises(library, request, capfd):
-    with pytest.raises(md.MetalError, match=r"writes outside its memory: bytes 128 to 131.*all\.metal:\d+"):
-        library["past"].count(md.zeros(32), n=32)
+@pytest.mark.parametrize("n", [32, 1024])
+def test_what_may_not_be_touched_raises(library, request, capfd, n):
+    with pytest.raises(
+        md.MetalError, match=rf"writes outside its memory: bytes {4 * n} to {4 * n + 3}.*all\.metal:\d+"
+    ):
+        library["past"].count(md.zeros(n), n=n)
     assert "past" in capfd.readouterr().err
     request.node.stash[plugin._reports_before] = softmetal.reports()  # wanted: the plugin forgives it
     with pytest.raises(TypeError, match="x"):

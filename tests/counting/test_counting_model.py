@@ -30,13 +30,14 @@ def expression(chance, depth=2):
 
 
 class Access:
-    """In a loop whose rounds the lane decides, behind a condition: it reads, or writes, in one kind of memory."""
+    """In a loop whose rounds the lane decides, or in none, behind a condition: it reads, or writes, in one kind of memory."""
 
     def __init__(self, chance, number, memory):
         self.memory, self.number = memory, number
         self.type = chance.choice(["float", "float4"] if memory == "t" else list(TYPES))
         self.is_store = chance.random() < 0.5
         self.index, self.condition, self.rounds = expression(chance), expression(chance), expression(chance, 1)
+        self.most_rounds = chance.choice([1, 4])
         self.modulus = 256 // TYPES[self.type] * 4 if memory == "t" else ITEMS
         self.shift = chance.randrange(3)
 
@@ -47,11 +48,8 @@ class Access:
         )
         if self.is_vector and not self.is_store:
             does = f"{{ {self.type} v = {place}; sum += uint(v.x); }}"
-        return (
-            f"for (uint j = 0; j < 1 + (({self.rounds}) % 4); j++) {{\n"
-            f"if ((({self.condition}) & {self.shift}) == 0)\n"
-            f"#line {1000 + self.number}\n{does}\n}}"
-        )
+        loop = f"for (uint j = 0; j < 1 + (({self.rounds}) % 4); j++) {{" if self.most_rounds > 1 else "{ uint j = 0;"
+        return f"{loop}\nif ((({self.condition}) & {self.shift}) == 0)\n#line {1000 + self.number}\n{does}\n}}"
 
     @property
     def is_vector(self):
@@ -59,11 +57,10 @@ class Access:
 
     def lanes(self, i, place):
         """(n, index) of each access of a thread: the n-th time is what counts, not the round."""
-        limit = 1 + eval(self.rounds, {"i": i, "l": place, "j": 0}) % 4
         n = 0
-        for j in range(limit + 4):
+        for j in range(self.most_rounds + 1):
             known = {"i": i, "l": place, "j": j}
-            if j >= 1 + eval(self.rounds, known) % 4:
+            if j >= 1 + eval(self.rounds, known) % self.most_rounds:
                 return
             if eval(self.condition, known) & self.shift == 0:
                 yield n, eval(self.index, known) % self.modulus
@@ -141,3 +138,22 @@ def test_random_accesses_count_what_numpy_works_out(seed):
 @pytest.mark.parametrize("seed", range(100, 140))
 def test_more_random_accesses_count_what_numpy_works_out(seed):
     check(seed)
+
+
+@pytest.mark.parametrize(("threads", "group"), [(1000, 96), (3000, 1024), (700, 50)])
+@pytest.mark.parametrize("period", [1, 16, 32, 96, 128, 320])
+def test_neighbours_are_counted_in_the_argument_where_they_are(period, threads, group):
+    """Along each other for some SIMD-groups, and then in another argument, or at its end."""
+    kernel = md.kernel(
+        "kernel void k(device float *x, device float *y, constant uint &period, constant uint &n,"
+        "uint i [[thread_position_in_grid]]) { (i / period % 2 ? y : x)[i < n / 2 ? i : n - 1 - i] = 1; }"
+    )
+    count = kernel.count(md.zeros(threads), md.zeros(threads), period, threads, n=threads, group=group)
+    i = np.arange(threads)
+    place = np.where(i < threads // 2, i, threads - 1 - i)
+    simdgroup = i // group * 1024 + i % group // 32
+    for number, argument in enumerate([count["x"], count["y"]]):
+        here = i // period % 2 == number
+        found = (argument.stores, argument.accesses, argument.lines, argument.distinct_written)
+        lines = {*zip(simdgroup[here], place[here] // 32, strict=True)}
+        assert found == (here.sum(), len({*simdgroup[here]}), len(lines), 4 * len({*place[here]}))
