@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from metal_dlpack.msl.counted_code import ATOMIC, BRANCH, READ, WRITE
@@ -222,7 +222,7 @@ def _barriers(raw: _Raw) -> dict[tuple[str, int], int]:
     return found
 
 
-def _simd_functions(raw: _Raw, sources: dict[tuple[str, int], str]) -> dict[str, int]:
+def _simd_functions(raw: _Raw, sources: Mapping[tuple[str, int], str]) -> dict[str, int]:
     """How often each was called, by SIMD-groups; "other": the source does not name it at the call."""
     found: dict[str, int] = defaultdict(int)
     for file, line, column, count in _placed(raw.image_path, raw.meetings):
@@ -236,7 +236,7 @@ def _lines(
     branches: list[BranchCount],
     operations: list[_Operations],
     barriers: dict[tuple[str, int], int],
-    sources: dict[tuple[str, int], str],
+    sources: Mapping[tuple[str, int], str],
 ) -> list[LineCount]:
     here: dict[tuple[str, int], list[AccessCount]] = defaultdict(list)
     for one in accesses:

@@ -7,6 +7,7 @@ types as Metal does.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -79,7 +80,8 @@ def clean(output: str, lines: Lines | None = None) -> str:
     return "".join(dict.fromkeys(shown)) if len(shown) > 1 else "".join(shown)
 
 
-def lines_of_source(text: str) -> dict[tuple[str, int], str]:
+@functools.lru_cache(maxsize=16)
+def lines_of_source(text: str) -> Lines:
     """Number the lines of a source as the compiler does: `#line` renames and renumbers what follows."""
     lines: dict[tuple[str, int], str] = {}
     for file, number, line, _ in numbered(text, PROGRAM):
