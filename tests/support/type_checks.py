@@ -11,8 +11,11 @@ from metal_dlpack.msl import compiler
 from metal_dlpack.msl.errors import SourceError
 from metal_dlpack.msl.translation import Translation
 
-#: In place of an image, of which a text has one: what an image calls, so that each kernel is instantiated.
+#: In place of an image and the names of its variables, of which a text has one: what an image calls, so that each
+#: kernel is instantiated.
 CALLED = """
+#undef SOFTMETAL_VARIABLE_NAMES
+#define SOFTMETAL_VARIABLE_NAMES(...)
 #undef SOFTMETAL_IMAGE
 #define SOFTMETAL_IMAGE(kernel, ...) \\
     static_assert(&softmetal::image<(kernel), ##__VA_ARGS__>::run_row != nullptr, "");
