@@ -112,10 +112,11 @@ $(CLANG_17): $(VENV)/test.stamp
 	$(PY) -m pip --disable-pip-version-check --no-input -q install --no-deps --target build/clang-17 --upgrade ziglang==0.12.1
 	@touch $@
 
+OTHERS := tests/kernels tests/counting -k '(real or count) and not costs'
 kernels: build $(CLANG_17)
 	$(PYTEST) tests/kernels tests/msl $(ARGS)
-	SOFTMETAL_CXX='$(PY) -m ziglang c++' $(PYTEST) tests/kernels -k real $(ARGS)
-	SOFTMETAL_CXX='$(CURDIR)/$(CLANG_17) c++' $(PYTEST) tests/kernels -k real $(ARGS)
+	SOFTMETAL_CXX='$(PY) -m ziglang c++' $(PYTEST) $(OTHERS) $(ARGS)
+	SOFTMETAL_CXX='$(CURDIR)/$(CLANG_17) c++' $(PYTEST) $(OTHERS) $(ARGS)
 	SOFTMETAL_KERNEL_CHECK=1 $(PYTEST) tests/kernels -k real $(ARGS)
 
 versions: build

@@ -179,7 +179,8 @@ class _Module:
                 block = None
                 self._is_once = is_once and label[1] not in in_loops
             dbg = _DBG.search(line)
-            if dbg is None or not line.startswith("  "):
+            # LLVM before 19 has calls that say where a variable is; one with another function's place spoils all places.
+            if dbg is None or not line.startswith("  ") or "@llvm.dbg." in line:
                 yield line
                 continue
             at, library = self._library.get(dbg[1], (dbg[1], ""))
