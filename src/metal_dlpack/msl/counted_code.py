@@ -179,7 +179,7 @@ class _Module:
                 block = None
                 self._is_once = is_once and label[1] not in in_loops
             dbg = _DBG.search(line)
-            # LLVM before 19 has calls that say where a variable is; one with another function's place spoils all places.
+            # LLVM before 19 says where a variable is by a call, which with another function's place spoils all places.
             if dbg is None or not line.startswith("  ") or "@llvm.dbg." in line:
                 yield line
                 continue
