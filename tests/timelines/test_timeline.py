@@ -1,6 +1,5 @@
 """What a timeline records, what it says of it, and that the work goes on as if there were none."""
 
-import gc
 import itertools
 import json
 import os
@@ -14,26 +13,10 @@ from forking import exit_code_of_child
 from held_work import held
 
 import metal_dlpack as md
-from metal_dlpack import _core, softmetal
+from metal_dlpack import softmetal
 from metal_dlpack.timelines import records
 
 pytestmark = pytest.mark.needs_softmetal
-SCALE = """
-kernel void scale(device float *x, constant float &by, uint i [[thread_position_in_grid]]) { x[i] *= by; }
-"""
-
-
-@pytest.fixture(scope="module")
-def scale():
-    return md.kernel(SCALE)
-
-
-@pytest.fixture(autouse=True)
-def nothing_stays():
-    yield
-    gc.collect()
-    assert not _core._timeline_queues()
-    assert not _core._timeline_places()
 
 
 def only(found):

@@ -1,6 +1,5 @@
 """What timeline.c keeps: records, queues and the caller's notes, however timelines open, close and fill up."""
 
-import gc
 import itertools
 import random
 import resource
@@ -18,22 +17,6 @@ from metal_dlpack.timelines import records
 from metal_dlpack.timelines.records import Wait, Work
 
 pytestmark = pytest.mark.needs_softmetal
-SCALE = """
-kernel void scale(device float *x, constant float &by, uint i [[thread_position_in_grid]]) { x[i] *= by; }
-"""
-
-
-@pytest.fixture(scope="module")
-def scale():
-    return md.kernel(SCALE)
-
-
-@pytest.fixture(autouse=True)
-def nothing_stays():
-    yield
-    gc.collect()
-    assert not _core._timeline_queues()
-    assert not _core._timeline_places()
 
 
 class Opened:
