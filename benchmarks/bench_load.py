@@ -158,11 +158,11 @@ def pieces_of(folder: Path, by_tensor: bool) -> Iterator[tuple[Path, int, int]]:
                 yield path, 8 + length + first, 8 + length + end
 
 
-def plain_reads(folder: Path, memory: memoryview, by_tensor: bool = False) -> None:
+def plain_reads(pieces: list[tuple[Path, int, int]], memory: memoryview) -> None:
     """What `dd` would do, if it had threads.  Each piece goes to the beginning of a page."""
-    files = {path: os.open(path, os.O_RDONLY) for path in files_of(folder, ".safetensors")}
+    files = {path: os.open(path, os.O_RDONLY) for path in dict.fromkeys(path for path, _, _ in pieces)}
     parts, place = [], 0
-    for path, begin, end in pieces_of(folder, by_tensor):
+    for path, begin, end in pieces:
         for first in range(begin, end, 8 * MIB):
             parts.append((files[path], first, place + first - begin, min(8 * MIB, end - first)))
         place += (end - begin) // PAGE * PAGE + PAGE
@@ -220,13 +220,14 @@ def compare(folder: Path, label: str, rounds: int) -> bool:
     is_good = True
     for state, before in (("cached", functools.partial(warm, folder)), ("cold", lambda name: drop(folder))):
         label_here = f"{label}, {state}"
-        memory = memoryview(mmap.mmap(-1, nbytes + PAGE * len(list(pieces_of(folder, by_tensor=True)))))
-        plain_reads(folder, memory)
+        whole, tensors = (list(pieces_of(folder, by_tensor)) for by_tensor in (False, True))
+        memory = memoryview(mmap.mmap(-1, nbytes + PAGE * len(tensors)))
+        plain_reads(whole, memory)
         md.load(folder)  # leaves its buffers to the pool
         calls = {
             "md.load": functools.partial(ours, folder),
-            "pread": functools.partial(plain_reads, folder, memory),
-            "pread by tensor": functools.partial(plain_reads, folder, memory, by_tensor=True),
+            "pread": functools.partial(plain_reads, whole, memory),
+            "pread by tensor": functools.partial(plain_reads, tensors, memory),
         }
         ratio = tell(f"{label_here}, warm memory", nbytes, turns(4 * rounds + 1, before, **calls))
         is_good = is_good and ratio >= 0.95
