@@ -62,22 +62,22 @@ class ShardedFile(ArrayFile):
         for name in names:
             held.setdefault(self._shard_names[name], []).append(name)
         for own in held.values():
-            for name in own:
-                shard = self._shard_of(name)
-            yield from shard._places(own)
+            yield from self._shard_of(*own)._places(own)
 
     def _let_go(self) -> None:
         for shard in self._shards.values():
             shard.close()
         self._shards.clear()
 
-    def _shard_of(self, name: str) -> SingleFile:
-        shard = self._shard(self._shard_names[name])
-        if name not in shard:
-            raise FileFormatError(
-                f"open: {shard.path}: tensor {shortened(name)}: it is not in this file, and the index {self.path} has "
-                "it here."
-            )
+    def _shard_of(self, *names: str) -> SingleFile:
+        """The shard of names that the index has in one."""
+        shard = self._shard(self._shard_names[names[0]])
+        for name in names:
+            if name not in shard:
+                raise FileFormatError(
+                    f"open: {shard.path}: tensor {shortened(name)}: it is not in this file, and the index {self.path} "
+                    "has it here."
+                )
         return shard
 
     def _shard(self, shard_name: str) -> SingleFile:
@@ -113,8 +113,11 @@ def open_sharded(path: str, mode: str, device: _core.Device) -> ShardedFile:
             source.refuse("its weight_map is not an object of tensors and file names.")
         if not isinstance(metadata, dict):
             source.refuse("its metadata is not an object.")
+        checked = set()
         for name, shard_name in shard_names.items():
-            check_shard_name(source, name, shard_name)
+            if not isinstance(shard_name, str) or shard_name not in checked:
+                check_shard_name(source, name, shard_name)
+                checked.add(shard_name)
     finally:
         source.close()
     return ShardedFile(path, mode, device, shard_names, metadata)

@@ -43,8 +43,8 @@ class SingleFile(ArrayFile):
 
     def _places(self, names: list[str]) -> Iterator[tuple[Source, list[TensorInfo]]]:
         infos = [self._contents.info(name) for name in names]
-        for info in infos:
-            self._check_length(info)
+        if infos:
+            self._check_length(max(infos, key=lambda info: info.nbytes))
         yield self._source, infos
 
     def _let_go(self) -> None:
@@ -90,8 +90,9 @@ class SingleFile(ArrayFile):
 
 def array_over(buffer: _core.Buffer, offset: int, info: TensorInfo) -> _core.Array:
     """The tensor whose bytes begin at `offset` of the buffer."""
-    layout = _core.StridedLayout.dense(info.shape, info.dtype.itemsize, info.order)
-    return buffer.array(layout, info.dtype, offset)
+    if info.order == "C":
+        return buffer.array(info.shape, info.dtype, offset)
+    return buffer.array(_core.StridedLayout.dense(info.shape, info.dtype.itemsize, "F"), info.dtype, offset)
 
 
 def open_single(path: str, mode: str, device: _core.Device) -> SingleFile:
