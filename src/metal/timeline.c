@@ -162,6 +162,7 @@ add_finished(double started, timeline_kind kind, timeline_record *record)
 void
 timeline_waited(double started, const char *name, timeline_record what)
 {
+    /* mutant survives (condition always): who waits often asks before it makes the record */
     if (started != 0) {
         timeline_note *note = timeline_note_now();
         timeline_note next = *note; /* the wait comes before what that is about */
@@ -175,6 +176,7 @@ timeline_waited(double started, const char *name, timeline_record what)
 void
 timeline_computed(double started, timeline_kind kind, timeline_record what)
 {
+    /* mutant survives (condition always): the same, of copies */
     if (started != 0) {
         add_finished(started, kind, &what);
     }

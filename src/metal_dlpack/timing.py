@@ -41,9 +41,9 @@ class Timeline:
     def __enter__(self) -> Timeline:
         if self._first:
             raise RuntimeError("timeline: it was opened already; write `with md.timeline() as t:` for another one.")
+        self._began = time.monotonic()
         self._first = _core._timeline_open(self._capacity, (PACKAGE, *_folder_of_torch()))
         self._forget = weakref.finalize(self, _core._timeline_forget)
-        self._began = time.monotonic()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

@@ -129,6 +129,23 @@ def test_a_timeline_that_is_closed_learns_no_more_lines():
     assert len(t.work) == 1
 
 
+def test_what_began_in_another_timeline_is_not_in_it():
+    long, has_seen = md.zeros(1 << 21), threading.Event()
+    copies = threading.Thread(target=lambda: [long.copy() for _ in iter(has_seen.is_set, True)])
+    copies.start()
+    begins = []
+    for _ in range(20):
+        with md.timeline():  # a copy begins here, and ends in the next one
+            time.sleep(0.005)
+        with md.timeline() as t:
+            time.sleep(0.02)
+        begins += [event.started for event in t.events]
+    has_seen.set()
+    copies.join()
+    assert begins
+    assert min(begins) >= 0
+
+
 def test_work_that_ends_later_touches_no_record_but_its_own(scale, monkeypatch):
     monkeypatch.setattr(timing, "PATIENCE", 0)
     one, two, array = md.Stream(), md.Stream(), md.zeros(10)

@@ -148,12 +148,13 @@ class Names:
 
 
 def events_of(raws: Iterable[Raw], names: Names, began: float) -> list[Event]:
-    """Work and waits, by when they started.
+    """Work and waits, by when they started; not what began in another timeline, and ended in this one.
 
     A wait of the GPU begins when its piece could have begun otherwise: it is submitted, and the piece before it in
     its queue is done.  It ends with the piece that it waits for.
     """
-    ordered = sorted((_by_stream(raw, names) for raw in raws), key=lambda raw: raw.number)
+    own = (raw for raw in raws if raw.submitted >= began)
+    ordered = sorted((_by_stream(raw, names) for raw in own), key=lambda raw: raw.number)
     pieces = [raw for raw in ordered if raw.kind < GPU_WAITS]
     by_value = {(raw.stream, raw.value): raw for raw in pieces if raw.stream}
     by_number = {raw.number: raw for raw in pieces}
