@@ -281,18 +281,16 @@ timeline_end_number(void)
     return end;
 }
 
-bool
+void
 timeline_forget(void)
 {
     lock_take(LOCK_TIMELINE);
-    bool is_last = --kept == 0;
-    if (is_last) {
+    if (--kept == 0) {
         free(ring);
         ring = NULL;
         capacity = queue_count = 0;
     }
     lock_drop(LOCK_TIMELINE);
-    return is_last;
 }
 
 bool

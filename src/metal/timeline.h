@@ -163,10 +163,9 @@ void timeline_drop(uint64_t number);
  * of the first record.  False: there is no memory. */
 bool timeline_open(size_t capacity, uint64_t *first);
 /* Stop recording, unless others are open.  Returns the number after the last record.  The records stay
- * until timeline_forget, which is called once for each that was opened, and returns whether it was the
- * last. */
+ * until timeline_forget, which is called once for each that was opened. */
 uint64_t timeline_close(void);
-bool timeline_forget(void);
+void timeline_forget(void);
 /* Records from this number on are about the memory that has this address now; or from a later one, if
  * other memory that was handed out since shares its place in a small table. */
 uint64_t timeline_birth(const void *buffer);

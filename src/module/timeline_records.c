@@ -10,16 +10,18 @@
 #include "streams/stream_object.h"
 
 static PyObject *
-timeline_open_records(PyObject *Py_UNUSED(module), PyObject *args)
+timeline_open_records(PyObject *module, PyObject *args)
 {
+    md_state *state = state_of_module(module);
     Py_ssize_t capacity;
     PyObject *folders;
     uint64_t first;
     if (!PyArg_ParseTuple(args, "nO!", &capacity, &PyTuple_Type, &folders) ||
-        place_begin(folders) < 0) {
+        place_begin(state, folders) < 0) {
         return NULL;
     }
     if (!timeline_open((size_t)capacity, &first)) {
+        place_end(state);
         return PyErr_NoMemory();
     }
     return PyLong_FromUnsignedLongLong(first);
@@ -32,11 +34,10 @@ timeline_close_records(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 }
 
 static PyObject *
-timeline_forget_records(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
+timeline_forget_records(PyObject *module, PyObject *Py_UNUSED(unused))
 {
-    if (timeline_forget()) {
-        place_forget();
-    }
+    timeline_forget();
+    place_end(state_of_module(module));
     Py_RETURN_NONE;
 }
 
@@ -159,6 +160,6 @@ PyMethodDef timeline_functions[] = {
      PyDoc_STR("_timeline_birth($module, handle, /)\n--\n\nThe number of the first record "
                "about the memory that has this MTLBuffer now.")},
     {"_timeline_places", timeline_list_places, METH_NOARGS,
-     PyDoc_STR("_timeline_places($module, /)\n--\n\n[(file, line, function)].")},
+     PyDoc_STR("_timeline_places($module, /)\n--\n\n[(number, file, line, function)].")},
     {NULL, NULL, 0, NULL},
 };

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "python/state.h"
+
 #define MOST_PLACES 8192 /* then no more are told apart */
 #define SLOTS (2 * MOST_PLACES)
 
@@ -12,12 +14,19 @@ typedef struct place {
     bool is_passed; /* over */
 } place;
 
-/* All behind the GIL of `interpreter`. */
-static PyInterpreterState *interpreter; /* NULL: no place is noted */
-static PyObject *folders;               /* owned: whose code is passed over */
-static place *places;                   /* owned; [0] is not used */
-static uint16_t *slots;                 /* owned: numbers of places by hash; 0: free */
+static PyInterpreterState *owner; /* atomic; NULL: no place is noted */
+/* All behind the owner's GIL. */
+static PyObject *folders; /* owned: whose code is passed over */
+static place *places;     /* owned; [0] is not used */
+static uint16_t *slots;   /* owned: indices of places by hash; 0: free */
 static uint32_t count;
+static uint32_t gone; /* the numbers that earlier places had: records of them may be left */
+
+static bool
+is_owner(void)
+{
+    return __atomic_load_n(&owner, __ATOMIC_ACQUIRE) == PyInterpreterState_Get();
+}
 
 static bool
 is_passed_over(PyObject *code)
@@ -34,7 +43,7 @@ is_passed_over(PyObject *code)
 
 /* 0: there are too many. */
 static uint32_t
-number_of(PyObject *code, int instruction)
+index_of(PyObject *code, int instruction)
 {
     uint64_t mixed = ((uint64_t)(uintptr_t)code >> 4) + (uint64_t)instruction;
     size_t slot = (size_t)((mixed * UINT64_C(0x9E3779B97F4A7C15)) >> 32) % SLOTS;
@@ -58,16 +67,16 @@ void
 place_note_now(void)
 {
     timeline_note_now()->place = 0;
-    if (interpreter == NULL || PyInterpreterState_Get() != interpreter) {
+    if (!is_owner()) {
         return;
     }
     PyFrameObject *frame = (PyFrameObject *)Py_XNewRef((PyObject *)PyEval_GetFrame());
     while (frame != NULL) {
         PyObject *code = (PyObject *)PyFrame_GetCode(frame);
-        uint32_t number = number_of(code, PyFrame_GetLasti(frame));
+        uint32_t index = index_of(code, PyFrame_GetLasti(frame));
         Py_DECREF(code);
-        if (number == 0 || !places[number].is_passed) {
-            timeline_note_now()->place = number;
+        if (index == 0 || !places[index].is_passed) {
+            timeline_note_now()->place = index == 0 ? 0 : gone + index;
             break;
         }
         Py_SETREF(frame, PyFrame_GetBack(frame));
@@ -75,32 +84,63 @@ place_note_now(void)
     Py_XDECREF(frame);
 }
 
-int
-place_begin(PyObject *given)
+/* What is there belongs to this interpreter. */
+static void
+drop_places(void)
 {
-    if (interpreter != NULL) {
-        return 0; /* of another timeline */
+    place *old = places;
+    uint32_t old_count = count;
+    places = NULL;
+    gone += count;
+    count = 0;
+    free(slots);
+    slots = NULL;
+    PyObject *old_folders = folders;
+    folders = NULL;
+    __atomic_store_n(&owner, NULL, __ATOMIC_RELEASE); /* before Python runs, which may begin anew */
+    Py_XDECREF(old_folders);
+    for (uint32_t i = 1; i <= old_count; i++) {
+        Py_DECREF(old[i].code);
     }
-    places = calloc(MOST_PLACES + 1, sizeof *places);
-    slots = calloc(SLOTS, sizeof *slots);
-    if (places == NULL || slots == NULL) {
-        place_forget();
-        PyErr_NoMemory();
-        return -1;
+    free(old);
+}
+
+int
+place_begin(struct md_state *state, PyObject *given)
+{
+    PyInterpreterState *nobody = NULL;
+    if (__atomic_compare_exchange_n(&owner, &nobody, PyInterpreterState_Get(), false,
+                                    __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+        places = calloc(MOST_PLACES + 1, sizeof *places);
+        slots = calloc(SLOTS, sizeof *slots);
+        if (places == NULL || slots == NULL) {
+            drop_places();
+            PyErr_NoMemory();
+            return -1;
+        }
+        folders = Py_NewRef(given);
     }
-    folders = Py_NewRef(given);
-    interpreter = PyInterpreterState_Get();
+    state->timelines++;
     return 0;
+}
+
+void
+place_end(struct md_state *state)
+{
+    if (--state->timelines == 0 && is_owner()) {
+        drop_places();
+    }
 }
 
 PyObject *
 place_list(void)
 {
     PyObject *list = PyList_New(0);
-    for (uint32_t i = 1; list != NULL && i <= count; i++) {
+    uint32_t own_count = is_owner() ? count : 0;
+    for (uint32_t i = 1; list != NULL && i <= own_count; i++) {
         PyCodeObject *code = (PyCodeObject *)places[i].code;
         PyObject *found =
-            Py_BuildValue("(OiO)", code->co_filename,
+            Py_BuildValue("(IOiO)", gone + i, code->co_filename,
                           PyCode_Addr2Line(code, places[i].instruction), code->co_qualname);
         if (found == NULL || PyList_Append(list, found) < 0) {
             Py_CLEAR(list);
@@ -108,21 +148,4 @@ place_list(void)
         Py_XDECREF(found);
     }
     return list;
-}
-
-void
-place_forget(void)
-{
-    place *old = places;
-    uint32_t old_count = count;
-    interpreter = NULL;
-    places = NULL;
-    count = 0;
-    free(slots);
-    slots = NULL;
-    Py_CLEAR(folders);
-    for (uint32_t i = 1; i <= old_count; i++) {
-        Py_DECREF(old[i].code);
-    }
-    free(old);
 }

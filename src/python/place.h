@@ -1,6 +1,8 @@
 /* place.h: where in the user's Python the work is asked for that an open timeline shows.
  *
- * Owns:    the code objects of the places seen, until place_forget.
+ * Owns:    the code objects of the places seen.  They are one interpreter's, whose timeline was there
+ *          first, and gone with its last one: another interpreter may have a GIL of its own, and
+ *          neither reads nor drops them.
  * Threads: the GIL is held.
  */
 #ifndef MD_PLACE_H
@@ -10,6 +12,8 @@
 #include <Python.h>
 
 #include "metal/timeline.h"
+
+struct md_state;
 
 /* Note for this thread's next record which line calls: the first that is the user's.  Of
  * the interpreter that has opened the timeline; never fails. */
@@ -23,11 +27,12 @@ place_note(void)
     }
 }
 
-/* From now on places are noted in this interpreter, and code in these folders (a tuple of str) is no
- * user's. */
-int place_begin(PyObject *folders);
-/* [(file, line, function)]: number 1 comes first. */
+/* A timeline of this interpreter opens: from now on places are noted in it, unless they are in another
+ * one, and code in these folders (a tuple of str) is no user's.  Each call that succeeds has its
+ * place_end, when nobody reads that timeline any more. */
+int place_begin(struct md_state *state, PyObject *folders);
+void place_end(struct md_state *state);
+/* [(number, file, line, function)] of this interpreter. */
 PyObject *place_list(void);
-void place_forget(void);
 
 #endif /* MD_PLACE_H */

@@ -107,6 +107,7 @@ typedef struct foreign_type {
  *   ├─ spare_arrays[5]          dead Arrays by ndim: memory for the next one; see array.h
  *   ├─ unheard                  an exception, raised for the Array at unheard_of
  *   ├─ storage_choice           the environment's word
+ *   ├─ timelines                of this interpreter that somebody may read
  *   └─ owners                   what waits for this interpreter's GIL */
 typedef struct md_state {
     MD_TYPE_LIST(MD_TYPE_FIELD)
@@ -123,6 +124,7 @@ typedef struct md_state {
     int storage_choice;    /* METAL_DLPACK_STORAGE_MODE once read; see storage_mode.h */
     bool torch_is_checked; /* false: not known yet, or it does not */
     Py_ssize_t modules_without_torch; /* -1: torch is among them */
+    size_t timelines;                 /* that somebody may read; see place.h */
     struct owner_list *owners;        /* of foreign memory, waiting for the GIL; see owners.h */
 } md_state;
 #undef MD_TYPE_FIELD

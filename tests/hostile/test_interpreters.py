@@ -203,6 +203,64 @@ def test_many_interpreters_work_at_once():
 
 
 @pytest.mark.needs_softmetal
+@pytest.mark.rule("interpreters")
+def test_a_timeline_s_lines_are_those_of_one_interpreter():
+    """Of the first that has one.  Its code goes with its last timeline, not with another's; records stay without a line."""
+    out = child("""
+        import weakref
+        import metal_dlpack as md
+
+        def fills():
+            md.zeros(10).fill(1, stream=md.default_device().default_stream)
+
+        def lines(timeline):
+            return [bool(work.place) for work in timeline.work]
+
+        fills.__code__ = fills.__code__.replace()  # which nothing else keeps
+        code = weakref.ref(fills.__code__)
+        own = md.timeline()
+        with own:
+            fills()
+            interpreter = make()
+            run(interpreter, '''
+        def fills():
+            md.zeros(10).fill(1, stream=md.default_device().default_stream)
+
+        def lines(timeline):
+            return [bool(work.place) for work in timeline.work]
+
+        long, short = md.timeline(), md.timeline()
+        long.__enter__()
+        with short:
+            fills()
+        print(lines(short), flush=True)
+        ''')
+            fills()
+        print(lines(own))
+        del own, fills
+        print(code())
+        run(interpreter, '''
+        with md.timeline() as later:
+            fills()
+        fills()
+        long.__exit__(None, None, None)
+        print(lines(later), lines(long), flush=True)
+        ''')
+        interpreters.destroy(interpreter)
+        with md.timeline() as own:
+            md.zeros(10).fill(1, stream=md.default_device().default_stream)
+        print(lines(own))
+    """)
+    assert out.splitlines() == [
+        "[False]",
+        "[True, False, True]",
+        "None",
+        "[True] [False, False, True, True]",
+        "[True]",
+    ]
+
+
+@pytest.mark.needs_softmetal
 def test_a_failure_of_gpu_work_is_nothing_to_an_interpreter_without_the_module():
     """It fails while no interpreter runs, or CPython would leave the call to the one that does: it may have the module."""
     out = child("""

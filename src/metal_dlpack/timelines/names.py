@@ -31,10 +31,7 @@ def names_in(frame: FrameType | None) -> Names:
             buffers.setdefault(handle, name)
     threads = {thread.ident: thread.name for thread in threading.enumerate() if thread.ident is not None}
     cells = cells_of_a_notebook()
-    places = {
-        number: f"{cells.get(file, file)}:{line}"
-        for number, (file, line, _) in enumerate(_core._timeline_places(), start=1)
-    }
+    places = {number: f"{cells.get(file, file)}:{line}" for number, file, line, _ in _core._timeline_places()}
     births = {handle: _core._timeline_birth(handle) for handle in buffers}
     return Names(queues, buffers, threads, places, events, births)
 
