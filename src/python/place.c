@@ -97,8 +97,8 @@ drop_places(void)
     slots = NULL;
     PyObject *old_folders = folders;
     folders = NULL;
-    __atomic_store_n(&owner, NULL,
-                     __ATOMIC_RELEASE); /* before Python runs, which may begin anew */
+    /* Before Python runs, which may begin anew. */
+    __atomic_store_n(&owner, NULL, __ATOMIC_RELEASE);
     Py_XDECREF(old_folders);
     for (uint32_t i = 1; i <= old_count; i++) {
         Py_DECREF(old[i].code);
