@@ -203,7 +203,6 @@ def test_many_interpreters_work_at_once():
 
 
 @pytest.mark.needs_softmetal
-@pytest.mark.rule("interpreters")
 def test_a_timeline_s_lines_are_those_of_one_interpreter():
     """Of the first that has one.  Its code goes with its last timeline, not with another's; records stay without a line."""
     out = child("""
