@@ -12,16 +12,16 @@
 static PyObject *
 timeline_open_records(PyObject *module, PyObject *args)
 {
-    md_state *state = state_of_module(module);
+    size_t *timelines = &state_of_module(module)->timelines;
     Py_ssize_t capacity;
     PyObject *folders;
     uint64_t first;
     if (!PyArg_ParseTuple(args, "nO!", &capacity, &PyTuple_Type, &folders) ||
-        place_begin(state, folders) < 0) {
+        place_begin(timelines, folders) < 0) {
         return NULL;
     }
     if (!timeline_open((size_t)capacity, &first)) {
-        place_end(state);
+        place_end(timelines);
         return PyErr_NoMemory();
     }
     return PyLong_FromUnsignedLongLong(first);
@@ -37,7 +37,7 @@ static PyObject *
 timeline_forget_records(PyObject *module, PyObject *Py_UNUSED(unused))
 {
     timeline_forget();
-    place_end(state_of_module(module));
+    place_end(&state_of_module(module)->timelines);
     Py_RETURN_NONE;
 }
 

@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 
-#include "python/state.h"
-
 #define MOST_PLACES 8192 /* then no more are told apart */
 #define SLOTS (2 * MOST_PLACES)
 
@@ -107,7 +105,7 @@ drop_places(void)
 }
 
 int
-place_begin(struct md_state *state, PyObject *given)
+place_begin(size_t *timelines, PyObject *given)
 {
     PyInterpreterState *nobody = NULL;
     if (__atomic_compare_exchange_n(&owner, &nobody, PyInterpreterState_Get(), false,
@@ -121,14 +119,14 @@ place_begin(struct md_state *state, PyObject *given)
         }
         folders = Py_NewRef(given);
     }
-    state->timelines++;
+    ++*timelines;
     return 0;
 }
 
 void
-place_end(struct md_state *state)
+place_end(size_t *timelines)
 {
-    if (--state->timelines == 0 && is_owner()) {
+    if (--*timelines == 0 && is_owner()) {
         drop_places();
     }
 }

@@ -13,8 +13,6 @@
 
 #include "metal/timeline.h"
 
-struct md_state;
-
 /* Note for this thread's next record which line calls: the first that is the user's.  Of
  * the interpreter that has opened the timeline; never fails. */
 void place_note_now(void);
@@ -28,10 +26,10 @@ place_note(void)
 }
 
 /* A timeline of this interpreter opens: from now on places are noted in it, unless they are in another
- * one, and code in these folders (a tuple of str) is no user's.  Each call that succeeds has its
- * place_end, when nobody reads that timeline any more. */
-int place_begin(struct md_state *state, PyObject *folders);
-void place_end(struct md_state *state);
+ * one, and code in these folders (a tuple of str) is no user's.  `*timelines` counts this
+ * interpreter's.  Each call that succeeds has its place_end, when nobody reads that timeline any more. */
+int place_begin(size_t *timelines, PyObject *folders);
+void place_end(size_t *timelines);
 /* [(number, file, line, function)] of this interpreter. */
 PyObject *place_list(void);
 
