@@ -130,19 +130,22 @@ def test_a_timeline_that_is_closed_learns_no_more_lines():
 
 
 def test_what_began_in_another_timeline_is_not_in_it():
-    long, has_seen = md.zeros(1 << 21), threading.Event()
-    copies = threading.Thread(target=lambda: [long.copy() for _ in iter(has_seen.is_set, True)])
+    long, is_over = md.zeros(1 << 20), threading.Event()
+    copies = threading.Thread(target=lambda: [long.copy() for _ in iter(is_over.is_set, True)])
     copies.start()
-    begins = []
-    for _ in range(20):
+    begins, crossed, end = [], 0, time.monotonic() + 30
+    while not (begins and crossed) and time.monotonic() < end:
         with md.timeline():  # a copy begins here, and ends in the next one
             time.sleep(0.005)
         with md.timeline() as t:
             time.sleep(0.02)
+        kept, _ = _core._timeline_read(t._first, t._end)
+        crossed += sum(records.raw_of(fields).submitted < t._began for fields in kept)
         begins += [event.started for event in t.events]
-    has_seen.set()
+    is_over.set()
     copies.join()
     assert begins
+    assert crossed
     assert min(begins) >= 0
 
 
