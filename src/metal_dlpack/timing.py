@@ -6,7 +6,6 @@ import json
 import os
 import sys
 import time
-import weakref
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,8 @@ from .timelines.names import name_default_streams, names_in
 from .timelines.records import Event, Names, Raw, Wait, Work, events_of, raw_of
 
 if TYPE_CHECKING:
+    from typing_extensions import CapsuleType
+
     from .timelines.summary import Summary
 
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -30,7 +31,7 @@ class Timeline:
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._first = self._end = 0
+        self._opening: CapsuleType | None = None  # who drops it ends the recording, and gives the records back
         self._names: Names | None = None
         self._events: list[Event] | None = None
         self._lost = 0
@@ -39,16 +40,24 @@ class Timeline:
     # ---- recording ----
 
     def __enter__(self) -> Timeline:
-        if self._first:
+        if self._began:
             raise RuntimeError("timeline: it was opened already; write `with md.timeline() as t:` for another one.")
+        try:
+            self._opening = _core._timeline_open(self._capacity, (PACKAGE, *_folder_of_torch()))
+        except (MemoryError, OverflowError) as error:
+            raise MemoryError(
+                f"timeline: there is no memory for {self._capacity} records, of at most 200 bytes each; give a smaller "
+                f"capacity, or none for 65536."
+            ) from error
         self._began = time.monotonic()
-        self._first = _core._timeline_open(self._capacity, (PACKAGE, *_folder_of_torch()))
-        self._forget = weakref.finalize(self, _core._timeline_forget)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        # _core closes it once, whichever thread is first.
+        if self._opening is None or not _core._timeline_close(self._opening):
+            what = "it was closed already" if self._began else "it was never opened"
+            raise RuntimeError(f"timeline: {what}; write `with md.timeline() as t:`, which opens and closes it once.")
         self._ended = time.monotonic()
-        self._end = _core._timeline_close()
         self._names = names_in(_frame_of_user())
 
     # ---- looking ----
@@ -61,7 +70,7 @@ class Timeline:
         """
         if self._events is not None:
             return self._events
-        if not self._first:
+        if self._opening is None:
             return []
         is_over = self._names is not None
         raws = self._read_settled() if is_over else self._read()
@@ -71,7 +80,7 @@ class Timeline:
         events = events_of(raws, names, self._began)
         if is_over and not any(raw.is_open for raw in raws):
             self._events = events
-            self._forget()
+            self._opening = None
         return events
 
     @property
@@ -93,7 +102,7 @@ class Timeline:
     @property
     def seconds(self) -> float:
         """How long the block took; while it is open, so far."""
-        return (self._ended or time.monotonic()) - self._began if self._first else 0.0
+        return (self._ended or time.monotonic()) - self._began if self._began else 0.0
 
     # ---- showing ----
 
@@ -145,7 +154,7 @@ class Timeline:
             file.write(text)
 
     def _read(self) -> list[Raw]:
-        records, self._lost = _core._timeline_read(self._first, self._end or sys.maxsize)
+        records, self._lost = _core._timeline_read(self._opening)
         return [raw_of(record) for record in records]
 
     def _read_settled(self) -> list[Raw]:

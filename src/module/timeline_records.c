@@ -9,36 +9,74 @@
 #include "python/place.h"
 #include "streams/stream_object.h"
 
+/* What Python holds of one timeline: it is closed once and forgotten once, whoever drops it, and when. */
+typedef struct {
+    PyObject *module; /* owned (+1): its state counts */
+    uint64_t first;
+    uint64_t end; /* 0: it is open */
+} opening;
+
+static const char OPENING[] = "metal_dlpack._core.timeline";
+
+static void
+close_opening(opening *open)
+{
+    if (open->end == 0) {
+        open->end = timeline_close();
+    }
+}
+
+static void
+opening_dealloc(PyObject *capsule)
+{
+    opening *open = PyCapsule_GetPointer(capsule, OPENING);
+    close_opening(open);
+    timeline_forget();
+    place_end(&state_of_module(open->module)->timelines);
+    Py_DECREF(open->module);
+    PyMem_Free(open);
+}
+
 static PyObject *
 timeline_open_records(PyObject *module, PyObject *args)
 {
     size_t *timelines = &state_of_module(module)->timelines;
     Py_ssize_t capacity;
-    PyObject *folders;
-    uint64_t first;
+    PyObject *folders, *capsule = NULL;
+    opening *open = NULL;
     if (!PyArg_ParseTuple(args, "nO!", &capacity, &PyTuple_Type, &folders) ||
         place_begin(timelines, folders) < 0) {
         return NULL;
     }
-    if (!timeline_open((size_t)capacity, &first)) {
-        place_end(timelines);
-        return PyErr_NoMemory();
+    open = PyMem_Calloc(1, sizeof *open);
+    if (open == NULL || !timeline_open((size_t)capacity, &open->first)) {
+        PyErr_NoMemory();
+        goto error;
     }
-    return PyLong_FromUnsignedLongLong(first);
+    capsule = PyCapsule_New(open, OPENING, opening_dealloc);
+    if (capsule == NULL) {
+        (void)timeline_close();
+        timeline_forget();
+        goto error;
+    }
+    open->module = Py_NewRef(module);
+    return capsule;
+error:
+    PyMem_Free(open);
+    place_end(timelines);
+    return NULL;
 }
 
 static PyObject *
-timeline_close_records(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
+timeline_close_records(PyObject *Py_UNUSED(module), PyObject *capsule)
 {
-    return PyLong_FromUnsignedLongLong(timeline_close());
-}
-
-static PyObject *
-timeline_forget_records(PyObject *module, PyObject *Py_UNUSED(unused))
-{
-    timeline_forget();
-    place_end(&state_of_module(module)->timelines);
-    Py_RETURN_NONE;
+    opening *open = PyCapsule_GetPointer(capsule, OPENING);
+    if (open == NULL) {
+        return NULL;
+    }
+    bool was_open = open->end == 0;
+    close_opening(open);
+    return PyBool_FromLong(was_open);
 }
 
 /* A word of timeline.h's, or a reason's of dlpack_check.h. */
@@ -68,18 +106,16 @@ make_record(const timeline_record *record)
 }
 
 static PyObject *
-timeline_read_records(PyObject *Py_UNUSED(module), PyObject *args)
+timeline_read_records(PyObject *Py_UNUSED(module), PyObject *capsule)
 {
-    unsigned long long first, end;
-    if (!PyArg_ParseTuple(args, "KK", &first, &end)) {
+    const opening *open = PyCapsule_GetPointer(capsule, OPENING);
+    if (open == NULL) {
         return NULL;
     }
+    uint64_t first = open->first, end = open->end == 0 ? timeline_end_number() : open->end;
     unsigned long long lost = 0;
     PyObject *list = PyList_New(0);
-    if (end > timeline_end_number()) {
-        end = timeline_end_number();
-    }
-    for (unsigned long long number = first; list != NULL && number < end; number++) {
+    for (uint64_t number = first; list != NULL && number < end; number++) {
         timeline_record record;
         bool is_lost;
         if (!timeline_read(number, &record, &is_lost)) {
@@ -141,15 +177,13 @@ timeline_list_places(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 PyMethodDef timeline_functions[] = {
     {"_timeline_open", timeline_open_records, METH_VARARGS,
      PyDoc_STR("_timeline_open($module, capacity, folders, /)\n--\n\n"
-               "Record from now on; code in the folders is no user's.  Returns the number of "
-               "the first record.")},
-    {"_timeline_close", timeline_close_records, METH_NOARGS,
-     PyDoc_STR("_timeline_close($module, /)\n--\n\n"
-               "Record no more; returns the number after the last record.")},
-    {"_timeline_forget", timeline_forget_records, METH_NOARGS,
-     PyDoc_STR("_timeline_forget($module, /)\n--\n\nThe records are not read any more.")},
-    {"_timeline_read", timeline_read_records, METH_VARARGS,
-     PyDoc_STR("_timeline_read($module, first, end, /)\n--\n\n"
+               "Record from now on; code in the folders is no user's.  Returns what the others "
+               "take: when it is dropped, the records are too.")},
+    {"_timeline_close", timeline_close_records, METH_O,
+     PyDoc_STR("_timeline_close($module, opening, /)\n--\n\n"
+               "Record no more; False: it was closed before.")},
+    {"_timeline_read", timeline_read_records, METH_O,
+     PyDoc_STR("_timeline_read($module, opening, /)\n--\n\n"
                "(records, how many are lost): timeline/records.py names the fields.")},
     {"_timeline_queues", timeline_list_queues, METH_NOARGS,
      PyDoc_STR("_timeline_queues($module, /)\n--\n\n[(a stream's serial, its event, its "

@@ -1,20 +1,26 @@
 """What a timeline records, what it says of it, and that the work goes on as if there were none."""
 
+import contextlib
+import gc
 import itertools
 import json
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from children import run_child
+from children import output_of, run_child
 from forking import exit_code_of_child
 from held_work import held
 
 import metal_dlpack as md
 from metal_dlpack import softmetal
+from metal_dlpack.notebook.time_drawing import bars_of
 from metal_dlpack.timelines import records
+from metal_dlpack.timelines.lanes import Lane
+from metal_dlpack.timelines.records import Wait, Work
 
 pytestmark = pytest.mark.needs_softmetal
 
@@ -184,6 +190,59 @@ def test_nothing_is_recorded_while_none_is_open():
     assert t.events == []
 
 
+def misuse(t, how):
+    if how != "never opened":
+        t.__enter__()
+    if how == "cycle":
+        t.itself = t
+    elif how == "opened twice":
+        t.__enter__()
+    elif how == "closed by eight":
+        with ThreadPoolExecutor(8) as pool:
+            closed = [pool.submit(t.__exit__, None, None, None) for _ in range(8)]
+        errors = [error for error in (one.exception() for one in closed) if error is not None]
+        assert len(errors) == 7
+        raise errors[0]
+    elif how != "dropped":
+        t.__exit__(None, None, None)
+        if how == "closed twice":
+            t.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("how", "error"),
+    [
+        ("dropped", None),
+        ("cycle", None),
+        ("closed twice", "closed already"),
+        ("closed by eight", "closed already"),
+        ("never opened", "never opened"),
+        ("opened twice", "opened already"),
+    ],
+)
+def test_a_timeline_that_is_used_wrongly_leaves_the_others_right(how, error):
+    with pytest.raises(RuntimeError, match=error) if error else contextlib.nullcontext():
+        misuse(md.timeline(), how)
+    for _ in range(2):
+        gc.collect()
+        md.ones(10).copy()  # divides by the ring's length, if it thinks that it has one
+        with md.timeline() as t:
+            md.ones(10).copy()
+        assert len(t.events) == 1
+
+
+def test_exit_handlers_compute_while_a_timeline_is_open():
+    program = """
+import atexit
+import metal_dlpack as md
+atexit.register(lambda: print(t.__exit__(None, None, None), len(t.events)))
+t = md.timeline()
+t.__enter__()
+atexit.register(lambda: print(md.ones(4).copy().tolist()))
+"""
+    assert output_of(program) == "[1.0, 1.0, 1.0, 1.0]\nNone 1\n"
+
+
 def test_an_exception_goes_through_and_the_records_stay():
     a = md.ones(10)
     with pytest.raises(KeyError), md.timeline() as t:
@@ -200,9 +259,13 @@ def test_a_capacity_is_a_number(capacity):
         md.timeline(capacity)
 
 
-def test_no_memory_for_the_ring_is_an_error_and_nothing_stays():
-    with pytest.raises((MemoryError, OverflowError)), md.timeline(1 << 60):
-        pass
+@pytest.mark.parametrize("capacity", [1 << 60, 1 << 63])
+def test_no_memory_for_the_ring_is_an_error_and_nothing_stays(capacity):
+    t = md.timeline(capacity)
+    with pytest.raises(MemoryError, match=rf"no memory for {capacity} records.*smaller capacity"):
+        t.__enter__()
+    with pytest.raises(RuntimeError, match="never opened"):
+        t.__exit__(None, None, None)
     with md.timeline() as t:
         md.ones(10).copy()
     assert len(t.events) == 1
@@ -397,6 +460,20 @@ def recorded(count, scale):
             if i % 50 == 49:
                 float(c[0])
     return t
+
+
+def test_pieces_that_overlap_are_as_few_bars_as_pieces_that_do_not():
+    def made(i, length):
+        work = ("copy", "", "q", "main", "", i, None, i, i + length, 0.0, 4, None, None, "", False)
+        wait = (None, "main", "", "", None, "", i, i + length)
+        return Work(i, *work), Wait(*wait)
+
+    for length in (0.1, 1, 100, 2000):
+        lane = Lane("q", True, [event for i in range(2000) for event in made(i, length)])
+        bars = bars_of(lane, 4000.0, 400.0)
+        assert len(bars) <= 4 * 200  # one begins in each two pixels: narrow or wide, of work and of waits
+        assert sum(len(bar.events) for bar in bars) == 4000
+        assert max(bar.end for bar in bars) == pytest.approx((1999 + length) / 10)
 
 
 @pytest.mark.parametrize("count", [10, 1000, 10_000])
