@@ -74,21 +74,26 @@ def colours_of(events: Iterable[Event]) -> dict[str, str]:
 
 
 def bars_of(lane: Lane, end: float, width: float) -> list[Bar]:
-    """What is drawn of a lane: waits first, so that work lies above them; neighbours that are narrow as one."""
+    """What is drawn of a lane: waits first, so that work lies above them; what cannot be told apart as one.
+
+    However many events there are, and however they overlap: at most one bar begins in each two pixels, narrow or wide.
+    """
     bars: list[Bar] = []
     for is_wait in (True, False):
-        group = [event for event in lane.events if isinstance(event, Wait) == is_wait]
-        before: Bar | None = None
-        for event in group:
+        before: dict[bool, Bar] = {}  # the last bar, by whether it is of narrow ones
+        for event in (event for event in lane.events if isinstance(event, Wait) == is_wait):
             begin, stop = (time / end * width for time in span_of(event, end))
             is_narrow = stop - begin < NARROW
-            if before is not None and is_narrow and before.end - before.begin < 40 and begin - before.end < 1:
-                before.end = max(before.end, stop)
-                before.events.append(event)
+            bar = before.get(is_narrow)
+            # A long bar of narrow ones would say nothing of when they were.
+            if bar is not None and (
+                begin - bar.begin < NARROW or (is_narrow and begin - bar.begin < 40 and begin - bar.end < 1)
+            ):
+                bar.end = max(bar.end, stop)
+                bar.events.append(event)
                 continue
-            bar = Bar(begin, stop, [event])
+            bar = before[is_narrow] = Bar(begin, stop, [event])
             bars.append(bar)
-            before = bar if is_narrow else None
     return bars
 
 
