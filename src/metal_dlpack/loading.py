@@ -5,6 +5,7 @@ Importing this imports no format's library, and not NumPy: `load` imports what a
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import re
 from collections.abc import Iterable
@@ -123,8 +124,9 @@ def chosen(file: ArrayFile, only: str | Iterable[str] | None) -> list[str]:
         if pattern in file:
             found = [pattern]
         else:
-            shape = re.compile(re.escape(pattern).replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL)
-            found = [name for name in file if shape.fullmatch(name)]
+            # translate() matches without going back; its character classes are no part of ours.
+            shape = re.compile(fnmatch.translate(pattern.replace("[", "[[]")))
+            found = [name for name in file if shape.match(name)]
         if not found:
             raise missing_name(file.path, pattern, list(file))
         kept.update(found)

@@ -70,10 +70,11 @@ class Timeline:
         """
         if self._events is not None:
             return self._events
-        if self._opening is None:
+        opening = self._opening
+        if opening is None:
             return []
         is_over = self._names is not None
-        raws = self._read_settled() if is_over else self._read()
+        raws = self._read_settled(opening) if is_over else self._read(opening)
         names = self._names or names_in(_frame_of_user())
         if any(raw.stream and raw.stream not in names.queues for raw in raws):
             names = name_default_streams(names)
@@ -153,16 +154,16 @@ class Timeline:
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
 
-    def _read(self) -> list[Raw]:
-        records, self._lost = _core._timeline_read(self._opening)
+    def _read(self, opening: CapsuleType) -> list[Raw]:
+        records, self._lost = _core._timeline_read(opening)
         return [raw_of(record) for record in records]
 
-    def _read_settled(self) -> list[Raw]:
+    def _read_settled(self, opening: CapsuleType) -> list[Raw]:
         deadline = time.monotonic() + PATIENCE
-        raws = self._read()
+        raws = self._read(opening)
         while any(raw.is_open for raw in raws) and time.monotonic() < deadline:
             time.sleep(0.002)
-            raws = self._read()
+            raws = self._read(opening)
         return raws
 
 

@@ -4,6 +4,7 @@ import errno
 import gc
 import json
 import os
+import random
 import sys
 import threading
 import time
@@ -20,6 +21,7 @@ from safetensors.numpy import save_file
 
 import metal_dlpack as md
 from metal_dlpack.files import plan, reading
+from metal_dlpack.loading import chosen
 from metal_dlpack.opening import FileFormatError
 
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells")
@@ -189,6 +191,36 @@ def test_only_takes_names_before_patterns_and_in_the_file_s_order(tmp_path):
     assert md.load(path, only=[]) == {}
     with pytest.raises(KeyError, match=r"has no tensor 'b.weigth'; did you mean 'b.weight'\?"):
         md.load(path, only=["a", "b.weigth"])
+
+
+def stands_for(pattern, name):
+    """What a pattern means, letter by letter."""
+    ways = {0}  # how much of the name is used up
+    for sign in pattern:
+        if sign == "*":
+            ways = {later for way in ways for later in range(way, len(name) + 1)}
+        else:
+            ways = {way + 1 for way in ways if way < len(name) and sign in ("?", name[way])}
+    return len(name) in ways
+
+
+def test_patterns_mean_what_they_mean_letter_by_letter():
+    draw = random.Random(0)
+    names = {"".join(draw.choices("ab[]!\n.", k=draw.randint(1, 7))) for _ in range(60)}
+    file = dict.fromkeys(sorted(names))
+    for _ in range(500):
+        pattern = "".join(draw.choices("ab[]!.***??", k=draw.randint(1, 7)))
+        wanted = [pattern] if pattern in file else [name for name in file if stands_for(pattern, name)]
+        if wanted:
+            assert chosen(file, pattern) == wanted, pattern
+
+
+def test_a_pattern_of_many_stars_is_matched_without_going_back(tmp_path):
+    path = tmp_path / "a.safetensors"
+    write_by_hand(path, {"a" * 200: np.zeros(2, "f4")})
+    program = "import sys, metal_dlpack as md; md.load(sys.argv[1], only='*a' * 60 + sys.argv[2])"
+    assert run_child(program, path, "").returncode == 0
+    assert "KeyError" in run_child(program, path, "b", timeout=60).stderr  # else longer than the universe
 
 
 # ---- whose memory it is ----
