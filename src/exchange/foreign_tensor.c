@@ -167,14 +167,12 @@ call_dlpack(md_state *state, PyObject *producer, int copy, bool is_told_not_to_w
     return PyObject_VectorcallMethod(state->str___dlpack__, args, 1, NULL);
 }
 
-/* The device type that the producer reports.  -1 with an exception, also for devices that we
- * cannot read. */
+/* The device that the producer reports.  -1 with an exception, also for devices that we cannot read. */
 /* SPEC import-other-device */
-static int64_t
-read_device_type(md_state *state, const char *function, PyObject *producer)
+static int
+read_device(md_state *state, const char *function, PyObject *producer, int64_t device[2])
 {
     PyObject *pair = PyObject_CallMethodNoArgs(producer, state->str___dlpack_device__);
-    int64_t device[2];
     int count;
     if (pair == NULL) {
         return -1;
@@ -195,7 +193,29 @@ read_device_type(md_state *state, const char *function, PyObject *producer)
         result = -1;
     }
     Py_XDECREF(pair);
-    return result < 0 ? -1 : device[0];
+    return result;
+}
+
+/* By the reported device we have decided whether to wait, and who copies.  A producer that reports 0
+ * may mean the only one, or say nothing of it.  On failure the tensor is closed. */
+/* SPEC import-device-agrees */
+static int
+compare_devices(const char *function, const int64_t reported[2], foreign_tensor *self)
+{
+    DLDevice device = self->tensor == NULL ? (DLDevice){0} : self->tensor->device;
+    if (self->tensor == NULL /* of another major version */ ||
+        (device.device_type == reported[0] &&
+         (device.device_id == reported[1] || reported[1] == 0))) {
+        return 0;
+    }
+    (void)errors_raise(
+        PyExc_BufferError,
+        "%s: __dlpack_device__() of %s reports device (%lld, %lld), but its tensor "
+        "is on device (%d, %d); they must be the same.",
+        function, self->maker, (long long)reported[0], (long long)reported[1],
+        (int)device.device_type, (int)device.device_id);
+    foreign_close(self);
+    return -1;
 }
 
 /* SPEC import-errors */
@@ -205,19 +225,19 @@ open_method(md_state *state, const char *function, PyObject *producer,
 {
     int copy = 0;
     bool is_told_not_to_wait = false;
+    int64_t device[2];
     if (request != NULL) {
-        int64_t device_type = read_device_type(state, function, producer);
-        /* mutant survives (bound): never 0 */
-        if (device_type < 0 || (device_type == kDLMetal && !request->order.is_ordered &&
-                                foreign_wait(state, producer, &out->moment) < 0)) {
+        if (read_device(state, function, producer, device) < 0 ||
+            (device[0] == kDLMetal && !request->order.is_ordered &&
+             foreign_wait(state, producer, &out->moment) < 0)) {
             return -1;
         }
         /* We copy CPU memory into Metal memory; the producer's own copy would be a second
          * one. */
-        copy = request->copy == 1 && device_type == kDLCPU ? -1 : request->copy;
+        copy = request->copy == 1 && device[0] == kDLCPU ? -1 : request->copy;
         /* A producer with __metal_stream__ says when its work is finished, and need not wait. */
         is_told_not_to_wait = out->moment == producer;
-        out->is_honest = device_type == kDLCPU;
+        out->is_honest = device[0] == kDLCPU;
     }
     PyObject *capsule = call_dlpack(state, producer, copy, is_told_not_to_wait);
     out->maker = Py_TYPE(producer)->tp_name; /* only now: its code can have renamed its type */
@@ -227,7 +247,10 @@ open_method(md_state *state, const char *function, PyObject *producer,
     else if (out->is_honest) {
         out->is_honest = array_numpy_is_honest(producer);
     }
-    return read_answer(function, capsule, out);
+    return read_answer(function, capsule, out) < 0 ||
+                   (request != NULL && compare_devices(function, device, out) < 0)
+               ? -1
+               : 0;
 }
 
 /* ---- asking ---- */

@@ -7,10 +7,11 @@ import ctypes
 import datetime
 import gc
 import inspect
+import re
 
 import numpy as np
 import pytest
-from dlpack_structs import Producer, capsule_name
+from dlpack_structs import Handing, Producer, capsule_name
 
 import metal_dlpack as md
 
@@ -77,6 +78,36 @@ def test_what_is_refused_is_refused_in_words_and_untouched(live_buffers, subtest
                             md.from_dlpack(given)
                     assert capsule_name(capsule) == producer.name
                     assert producer.deletions == 0
+
+
+@pytest.mark.rule("import-device-agrees")
+@pytest.mark.parametrize("versioned", [False, True])
+def test_a_producer_that_contradicts_its_capsule_is_refused_untouched(versioned, live_buffers):
+    memory, host = md.Buffer(64), np.zeros(4, "float32")
+    metal = {"data": memory.handle, "device": (8, 0), **FLOAT}
+    cpu = {"data": host.ctypes.data, "device": (1, 0), **FLOAT}
+    for fields, reported, is_taken in [
+        (metal, (8, 0), True),
+        (metal, (1, 0), False),
+        (metal, (8, 2**40), False),
+        (metal, (8, 1), False),
+        (cpu, (1, 0), True),
+        (cpu, (1, None), True),
+        (cpu, (1, -1), False),
+        (cpu, (8, 0), False),
+        (cpu | {"device": (1, 3)}, (1, 0), True),  # it reports no number
+    ]:
+        producer = Producer(versioned=versioned, **fields)
+        capsule = producer.capsule()
+        for take in (md.from_dlpack, md.asarray):
+            if not is_taken:
+                both = f"reports device {reported}, but its tensor is on device {fields['device']}"
+                with pytest.raises(BufferError, match=re.escape(both)):
+                    take(Handing(capsule, reported))
+                assert (capsule_name(capsule), producer.deletions) == (producer.name, 0)
+        if is_taken:
+            del capsule
+            assert md.from_dlpack(Handing(producer.capsule(), reported)).size == 2
 
 
 @pytest.mark.rule("import-no-dlpack")
