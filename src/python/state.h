@@ -31,13 +31,14 @@
 
 /* Every object of another kind that the state owns.  exec fills each before any is used. */
 #define MD_OBJECT_LIST(X) \
-    X(copy_required_error)  /* CopyRequiredError(BufferError, ValueError) */ \
-    X(metal_error)          /* MetalError(RuntimeError) */ \
-    X(dtype_cache)          /* dict: public name -> dtype, one object a name */ \
-    X(default_streams)      /* dict: device index -> Stream; made on first use */ \
-    X(entered_streams)      /* ContextVar: tuple of the streams entered, innermost last */ \
-    X(devices)              /* tuple of Device, the default first; made on first use */ \
-    X(max_version)          /* (1, 3), what from_dlpack asks producers for */ \
+    X(copy_required_error) /* CopyRequiredError(BufferError, ValueError) */ \
+    X(metal_error)         /* MetalError(RuntimeError) */ \
+    X(dtype_cache)         /* dict: public name -> dtype, one object a name */ \
+    X(default_streams)     /* dict: device index -> Stream; made on first use */ \
+    X(entered_streams) /* ContextVar: tuple of entered_mark and the streams, innermost last */ \
+    X(entered_mark)    /* more references than ours: a context is in a block */ \
+    X(devices)         /* tuple of Device, the default first; made on first use */ \
+    X(max_version)     /* (1, 3), what from_dlpack asks producers for */ \
     X(keywords_version)     /* ("max_version",) */ \
     X(keywords_copy)        /* ("max_version", "copy") */ \
     X(keywords_stream)      /* ("max_version", "stream") */ \
@@ -103,7 +104,7 @@ typedef struct foreign_type {
  *   │                           overwritten next
  *   ├─ torch_is_checked         torch takes our Metal memory rightly; see torch.h
  *   ├─ modules_without_torch    how many there were when torch was looked for last
- *   ├─ entered_streams          `with stream:`, by context; open_blocks counts in all threads
+ *   ├─ entered_streams, entered_mark   `with stream:`, by context
  *   ├─ spare_arrays[5]          dead Arrays by ndim: memory for the next one; see array.h
  *   ├─ unheard                  an exception, raised for the Array at unheard_of
  *   ├─ storage_choice           the environment's word
@@ -116,8 +117,7 @@ typedef struct md_state {
     foreign_type foreign_types[MD_FOREIGN_TYPES]; /* the types seen last */
     int foreign_next;                             /* the slot to be overwritten next */
     PyObject *spare_arrays[MD_SPARE_ARRAYS];      /* owned memory, no references */
-    Py_ssize_t open_blocks;    /* `with stream:` blocks that are open, in all threads */
-    int foreign_last;          /* the slot that was found last */
+    int foreign_last;                             /* the slot that was found last */
     const void *unheard_of;    /* the Array that `unheard` is about: compared, never followed */
     const void *unheard_frame; /* the frame that ran, and its instruction: compared only */
     int unheard_instruction;

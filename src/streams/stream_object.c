@@ -112,8 +112,8 @@ done:
 
 /* ---- with stream: ---- */
 
-/* The streams that this context has entered, the innermost last: borrowed from the context,
- * NULL without an exception where there are none. */
+/* entered_mark and the streams that this context has entered, the innermost last: borrowed from the
+ * context, NULL without an exception where there are none. */
 static PyObject *
 entered_tuple(md_state *state)
 {
@@ -125,13 +125,14 @@ entered_tuple(md_state *state)
     return tuple;
 }
 
-/* The index of the innermost stream; -1: none.  None stands for a stream that was left while
+/* The index of the innermost stream; 0: none.  None stands for a stream that was left while
  * memory was short. */
 static Py_ssize_t
 innermost_of(PyObject *tuple)
 {
-    Py_ssize_t at = tuple == NULL ? -1 : PyTuple_GET_SIZE(tuple) - 1;
-    while (at >= 0 && PyTuple_GET_ITEM(tuple, at) == Py_None) {
+    Py_ssize_t at =
+        tuple == NULL || PyTuple_GET_SIZE(tuple) == 0 ? 0 : PyTuple_GET_SIZE(tuple) - 1;
+    while (at > 0 && PyTuple_GET_ITEM(tuple, at) == Py_None) {
         at--;
     }
     return at;
@@ -161,18 +162,21 @@ int
 stream_current_prepare(md_state *state)
 {
     state->entered_streams = PyContextVar_New("metal_dlpack.entered_streams", NULL);
-    return state->entered_streams == NULL ? -1 : 0;
+    state->entered_mark = PyList_New(0);
+    return state->entered_streams == NULL || state->entered_mark == NULL ? -1 : 0;
 }
 
 PyObject *
 stream_entered(md_state *state)
 {
-    if (state->open_blocks == 0) { /* as a rule: one load instead of a look-up */
+    /* As a rule: two loads instead of a look-up.  No count of blocks would do: a task begins with a
+     * copy of its maker's context, and each may leave the block, or neither. */
+    if (state->entered_mark == NULL /* at the end */ || Py_REFCNT(state->entered_mark) == 1) {
         return NULL;
     }
     PyObject *tuple = entered_tuple(state);
     Py_ssize_t at = innermost_of(tuple);
-    return at < 0 ? NULL : PyTuple_GET_ITEM(tuple, at);
+    return at == 0 ? NULL : PyTuple_GET_ITEM(tuple, at);
 }
 
 const char stream_enter_doc[] =
@@ -190,13 +194,13 @@ stream_enter(PyObject *op, PyObject *Py_UNUSED(unused))
     Py_ssize_t count = innermost_of(tuple) + 1;
     PyObject *longer = PyTuple_New(count + 1);
     for (Py_ssize_t i = 0; longer != NULL && i <= count; i++) {
-        PyTuple_SET_ITEM(longer, i, Py_NewRef(i < count ? PyTuple_GET_ITEM(tuple, i) : op));
+        PyObject *item = i == 0       ? state->entered_mark
+                         : i == count ? op
+                                      : PyTuple_GET_ITEM(tuple, i);
+        PyTuple_SET_ITEM(longer, i, Py_NewRef(item));
     }
     int result = set_entered(state, longer);
-    if (result == 0) {
-        state->open_blocks++;
-    }
-    else if (longer != NULL) {
+    if (result < 0 && longer != NULL) {
         forget_stream(longer, count);
     }
     Py_XDECREF(longer);
@@ -220,20 +224,19 @@ stream_exit(PyObject *op, PyObject *const *Py_UNUSED(args), Py_ssize_t Py_UNUSED
         return NULL;
     }
     Py_ssize_t at = innermost_of(tuple);
-    if (at < 0 || PyTuple_GET_ITEM(tuple, at) != op) {
+    if (at == 0 || PyTuple_GET_ITEM(tuple, at) != op) {
         return PyErr_Format(PyExc_RuntimeError,
                             "Stream.__exit__: it is not the stream that this thread "
                             "(or asyncio task) entered last.");
     }
     Py_INCREF(tuple); /* the context's reference goes */
-    PyObject *shorter = PyTuple_GetSlice(tuple, 0, at);
+    PyObject *shorter = PyTuple_GetSlice(tuple, 0, at == 1 ? 0 : at);
     int result = set_entered(state, shorter);
     if (result < 0) {
         forget_stream(tuple, at);
     }
     Py_XDECREF(shorter);
     Py_DECREF(tuple);
-    state->open_blocks--;
     return result < 0 ? NULL : Py_NewRef(Py_False);
 }
 

@@ -1,6 +1,7 @@
 """Streams and events: what they are, who waits, and that the CPU does not where it need not."""
 
 import _thread
+import contextvars
 import math
 import signal
 import threading
@@ -134,6 +135,25 @@ def test_each_asyncio_task_has_a_current_stream_of_its_own():
         yield current
 
     asyncio.run(main())
+    assert md.current_stream() is default
+
+
+def test_a_copied_context_is_in_its_makers_block_until_it_leaves_that_itself():
+    stream, default = md.Stream(), md.default_device().default_stream
+    copies = []
+    with stream:
+        copies += [contextvars.copy_context() for _ in range(3)]
+    assert md.current_stream() is default
+    assert [one.run(md.current_stream) for one in copies] == [stream] * 3
+    for one in copies[:2]:  # left three times, entered once
+        one.run(stream.__exit__, None, None, None)
+        assert one.run(md.current_stream) is default
+        with pytest.raises(RuntimeError, match="entered last"):
+            one.run(stream.__exit__, None, None, None)
+    with stream:
+        assert md.current_stream() is stream
+    assert copies[2].run(md.current_stream) is stream
+    del copies, one
     assert md.current_stream() is default
 
 
