@@ -61,9 +61,10 @@ def wait_idle(timeout: float = 10.0) -> bool:
 
     `timeout` is in seconds; returns False when it has passed.  Ctrl-C takes effect at its end.
     """
-    if (device := sys.modules.get("metal_dlpack.torch_mps")) is not None:
-        device.commit()
-    return bool(_control("wait_idle")(round(timeout * 1000)))
+    _control("wait_idle")
+    from .running.pending import settle
+
+    return settle(round(timeout * 1000))
 
 
 def configure(**settings: object) -> None:

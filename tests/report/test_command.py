@@ -80,6 +80,43 @@ def test_the_report_comes_however_the_program_ends(tmp_path, ending):
         assert done.stderr.index("ValueError: its own") < done.stderr.index("1 kernel, 3 launches")
 
 
+#: torch's kernel reads past its neighbour's item, and nobody waits for it.
+TORCH = """
+import torch, sys
+K = torch.mps.compile_shader("kernel void f(device float *x, uint i [[thread_position_in_grid]]) { x[i] = x[i ^ 1]; }")
+x = torch.zeros(8, device="mps")
+if hasattr(torch.mps, "Stream"):
+    torch.mps.set_stream(torch.mps.Stream())
+for _ in range(2000): K.f(x)
+"""
+
+
+@pytest.mark.needs_torch
+@pytest.mark.needs_no_sanitizer
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [("", 1), ("1 / 0", 1), ("sys.exit(3)", 3), ("import os; os._exit(0)", 1), ("raise KeyboardInterrupt", 130)],
+)
+def test_kernels_of_torchs_that_nobody_waits_for_are_in_the_report(tmp_path, end, status):
+    done, report = ran(tmp_path, program(tmp_path, end, TORCH))
+    assert done.returncode in (status, -signal.SIGINT if status == 130 else status)
+    assert [kernel["launches"] for kernel in report["kernels"]] == [2000]
+    assert [finding["kind"] for finding in report["findings"]] == ["race"]
+
+
+def test_a_program_that_is_told_to_end_has_a_report(tmp_path):
+    done, report = ran(tmp_path, program(tmp_path, "run(3)\nos.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(60)"))
+    assert (done.returncode, lines_found(report)) == (-signal.SIGTERM, FOUND)
+
+
+def test_a_report_without_the_kernels_that_still_run_says_so(tmp_path):
+    endless = RACY.replace("shared[t] = x[t];", "while (x[t] == 0) { shared[t] = x[t]; }")
+    end = "md.running = None\nx = md.zeros(64)\nK(x, n=64, group=64)\nos.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(60)"
+    done, _ = ran(tmp_path, program(tmp_path, end, endless))
+    assert done.returncode == -signal.SIGTERM
+    assert "softmetal: kernels still ran at the end; what they did is not in this report." in done.stderr
+
+
 def test_an_interrupted_program_has_a_report(tmp_path):
     heeds = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)"  # whoever runs the tests may ignore it
     path = program(tmp_path, f"{heeds}\nrun(3)\nprint('ready', flush=True)\ntime.sleep(60)")

@@ -17,6 +17,8 @@ import threading
 from metal_dlpack import _core, report
 from metal_dlpack.report import files, processes, silences
 
+from .pending import settle
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,8 +37,14 @@ class Ending:
         self._has_ended = False
 
     def begin(self) -> None:
-        """Call it before the program registers exit handlers: they run before."""
+        """Call it before the program registers exit handlers: they run before.
+
+        Also where the process is told to end, by whoever limits its time or by a pool of multiprocessing.
+        """
         atexit.register(self._at_exit)
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, self._terminate)
         leave = os._exit
 
         def end_at_once(status: int) -> NoReturn:
@@ -55,12 +63,16 @@ class Ending:
         if self._has_ended or os.getpid() != self._process:
             return 0
         self._has_ended = True
-        _core._softmetal_wait_idle(idle_ms)
-        return self.finish()
+        return self.finish(settle(idle_ms))
 
-    def finish(self) -> int:
-        """What is done."""
+    def finish(self, is_idle: bool) -> int:
+        """What is done; not `is_idle`: kernels still run."""
         raise NotImplementedError
+
+    def _terminate(self, number: int, _: object) -> None:
+        self.end(idle_ms=100)
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
 
 
 class Reporting(Ending):
@@ -76,37 +88,27 @@ class Reporting(Ending):
         self._gathering = processes.Gathering()
         super().begin()
 
-    def finish(self) -> int:
-        """1 if something was found, or it could not be written."""
+    def finish(self, is_idle: bool) -> int:
+        """1 if something was found, was not looked at, or could not be written."""
         words, is_bad = report.ended(self._gathering.end(), self.paths)
+        if not is_idle:
+            words = "softmetal: kernels still ran at the end; what they did is not in this report.\n" + words
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(AttributeError, ValueError, OSError):  # there is none, or it is closed
                 stream.flush()  # what the program printed stands above
         # Also where the program has replaced sys.stderr.
         with contextlib.suppress(OSError), open(2, "wb", closefd=False) as stderr:
             stderr.write(words.encode(errors="backslashreplace"))
-        return int(is_bad)
+        return int(is_bad or not is_idle)
 
 
 class Child(Ending):
     """Leave the report of this process to the one that gathers."""
 
-    def begin(self) -> None:
-        """Also where the process is told to end, as a pool of multiprocessing tells its own."""
-        super().begin()
-        is_main = threading.current_thread() is threading.main_thread()
-        if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            signal.signal(signal.SIGTERM, self._terminate)
-
-    def finish(self) -> int:
+    def finish(self, is_idle: bool) -> int:
         """0: the other says what was found."""
         processes.leave()
         return 0
-
-    def _terminate(self, number: int, _: object) -> None:
-        self.end(idle_ms=100)
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
 
 
 def begin_as_child() -> None:
