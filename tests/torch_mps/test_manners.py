@@ -1,5 +1,7 @@
 """What code on mps meets besides its results: devices that differ, seeds, the profiler, attention by masks."""
 
+import threading
+
 import pytest
 
 pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_torch, pytest.mark.needs_no_sanitizer]
@@ -53,6 +55,94 @@ def test_every_operator_that_draws_has_mpss_sequence(torch):
     assert torch.equal(torch.randn(3, device="mps", generator=generator.set_offset(0)), again)
     with pytest.raises(RuntimeError, match="cannot go to offset 7; set_state goes back"):
         generator.set_offset(7)
+
+
+def test_numbers_of_the_cpu_are_its_own_while_mps_draws(torch):
+    """With an operator on another thread that takes no generator, and with one that torch thinks might draw."""
+    ones, query = torch.ones(50_000, device="mps"), torch.ones(1, 2, 64, 32, device="mps")
+    state, ends, rounds = torch.get_rng_state(), threading.Event(), threading.Semaphore(0)
+
+    def draw():
+        torch.set_rng_state(state)
+        return torch.stack([torch.rand(64) for _ in range(500)])
+
+    def compute():
+        while not ends.is_set():
+            torch.native_dropout(ones, 0.5, True)
+            torch.nn.functional.scaled_dot_product_attention(query, query, query)
+            rounds.release()
+
+    wanted, thread = draw(), threading.Thread(target=compute)
+    thread.start()
+    try:
+        for _ in range(10):
+            assert rounds.acquire(timeout=60)
+            assert torch.equal(draw(), wanted)
+    finally:
+        ends.set()
+        thread.join()
+        torch.set_rng_state(state)
+
+
+@pytest.mark.parametrize("draw", ["rand(3, generator=g, device=d)", "zeros(3, device=d).normal_(generator=g)",
+                                  "randperm(3, generator=g, device=d)", "multinomial(torch.ones(3, device=d), 2, generator=g)"])  # fmt: skip
+def test_a_generator_of_the_cpu_is_refused(torch, draw):
+    with pytest.raises(RuntimeError, match="Expected a 'mps' device type for generator but found 'cpu'"):
+        eval(f"torch.{draw}", {"torch": torch, "g": torch.Generator(), "d": "mps"})
+
+
+def test_a_generators_state_has_its_offset_and_is_not_the_cpus(torch):
+    generator = torch.Generator(device="mps").manual_seed(5)
+    torch.rand(3, generator=generator, device="mps")
+    state = generator.get_state()
+    drawn = torch.rand(3, generator=generator, device="mps")
+    assert generator.set_state(state).get_offset() == 1
+    assert torch.equal(torch.rand(3, generator=generator, device="mps"), drawn)
+    for wrong in (torch.get_rng_state(), state[:44]):
+        with pytest.raises(RuntimeError, match="RNG state is wrong size"):
+            generator.set_state(wrong)
+    assert generator.get_offset() == 2
+
+
+OUT_AND_ARGUMENT = ["add(a, b, out=a)", "add(b, a, out=a)", "where(a > 0, a, b, out=a)", "lerp(a, b, 0.5, out=a)",
+                    "addcmul(b, b, a, out=a)", "clamp(a, b, out=a)", "matmul(a, torch.ones(3, 3, device=a.device), out=a)",
+                    "cumsum(b, 0, out=a)", "cat([a, a], out=a)", "sort(a, out=(a, a.long()))"]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+@pytest.mark.parametrize("call", OUT_AND_ARGUMENT)
+def test_an_argument_that_is_out_as_well_is_refused_where_the_cpu_refuses_it(torch, call):
+    answers = []
+    for device in ("cpu", "mps"):
+        a, b = torch.tensor([3.0, 1.0, 2.0], device=device), torch.ones(2, 3, device=device)
+        try:
+            eval(f"torch.{call}", {"torch": torch, "a": a, "b": b})
+        except RuntimeError as error:
+            answers.append(str(error).partition(" (")[0])
+        else:
+            answers.append(a.tolist())
+    assert answers[0] == answers[1]
+
+
+def test_times_are_of_events_that_are_recorded_and_made_for_it(torch):
+    def event(timed=True, of=torch.mps.Event, **settings):
+        one = of(enable_timing=timed, **settings)
+        one.record()
+        return one
+
+    first, second = event(), event()
+    assert first.elapsed_time(second) >= 0
+    begin, end = (event(of=torch.Event, device="mps") for _ in range(2))
+    assert begin.elapsed_time(end) >= 0
+    with pytest.raises(RuntimeError, match=r"^End event \d+ was not recorded after start event \d+"):
+        second.elapsed_time(first)
+    for other in (torch.mps.Event(enable_timing=True), torch.mps.Event()):
+        with pytest.raises(
+            RuntimeError, match=r"not created with argument 'enable_timing=True'|must be recorded before"
+        ):
+            first.elapsed_time(other)
+    with pytest.raises(RuntimeError, match="Events were not created with argument 'enable_timing=True'"):
+        first.elapsed_time(event(timed=False))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])

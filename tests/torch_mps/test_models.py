@@ -102,7 +102,6 @@ def losses(torch, make, device):
     model, x = model.to(device).train(), x.to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     torch.manual_seed(2)
-    torch.mps.set_rng_state(torch.get_rng_state())
     seen = []
     for _ in range(STEPS):
         loss = loss_of(model(x))

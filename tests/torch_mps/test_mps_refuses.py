@@ -182,6 +182,67 @@ def test_the_first_that_falls_back_warns():
     )
 
 
+#: Operators of the CPU that keep what they are given, or give it back: a library's, which fall back, and one of torch's
+#: that is replaced, which is lent the bytes of mps.
+KEEPING = """
+import threading
+import numpy as np, torch
+from metal_dlpack import softmetal
+softmetal.torch_mps()
+kept, found = [], []
+
+def keep(x):
+    kept.extend([x, x.numpy(), x[1:].detach(), torch.from_dlpack(x)])
+    threads.append(threading.Thread(target=lambda: (torch.mps.empty_cache(), found.append(x.sum().item()))))
+    return torch.from_numpy(x.numpy())
+
+def fail(x):
+    kept.append(x)
+    raise ValueError("its own")
+
+library = torch.library.Library("keeping", "DEF")
+for name, function in (("keep", keep), ("fail", fail)):
+    library.define(f"{name}(Tensor x) -> Tensor")
+    library.impl(name, function, "CPU")
+replaced = torch.library.Library("aten", "IMPL")
+replaced.impl("relu", keep, "CPU")
+replaced.impl("tanh", fail, "CPU")
+
+for keeping, failing in ((torch.ops.keeping.keep, torch.ops.keeping.fail), (torch.relu, torch.tanh)):
+    threads = []
+    x = torch.full((1 << 16,), 7.0, device="mps")
+    results = [keeping(x), keeping(x[:])]
+    try:
+        failing(x)
+    except ValueError:
+        pass
+    del x
+    other = [torch.full((1 << 16,), 9.0, device="mps") for _ in range(8)]
+    torch.mps.synchronize()
+    for thread in threads:
+        thread.start()
+        thread.join()
+    assert all(result.eq(7).all().item() for result in results)
+    assert all((np.asarray(one) == 7).all() for one in kept), [np.asarray(one)[:2] for one in kept]
+    del other
+    kept.clear()
+assert found == [7 << 16] * 4, found
+print("done")
+"""
+
+
+@pytest.mark.parametrize("latency", ["0", "2000"])
+def test_what_an_operator_of_the_cpu_keeps_stays_as_it_was(latency):
+    done = run_child(
+        KEEPING,
+        PYTORCH_ENABLE_MPS_FALLBACK="1",
+        SOFTMETAL_LATENCY_US=latency,
+        SOFTMETAL_POISON="1",
+        PYTHONWARNINGS="ignore",
+    )
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stdout + done.stderr[-3000:]
+
+
 def test_what_only_a_mac_has_is_refused_in_our_words(torch):
     x = torch.rand(1, 4, 4, device="mps")
     with pytest.raises(NotImplementedError, match="'aten::_mps_convolution' has a kernel on a Mac alone"):

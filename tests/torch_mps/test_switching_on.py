@@ -10,20 +10,50 @@ pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_torch, pytest.mark.
 RUNNER = ["-m", "metal_dlpack.softmetal"]
 
 
-@pytest.mark.parametrize("first", ["", "import torch; assert not torch.backends.mps.is_available()"])
+#: On the CPU; then torch has counted its devices.
+BACKWARD = "import os, torch; torch.ones(3, requires_grad=True).sum().backward()"
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "",
+        "import torch; assert not torch.backends.mps.is_available()",
+        BACKWARD,
+        f"{BACKWARD}; child = os.fork(); child and os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))",
+    ],
+)
 def test_by_calls_of_many_threads_before_or_after_the_import(first):
     printed = output_of(f"""
         from concurrent.futures import ThreadPoolExecutor
-        from metal_dlpack import softmetal
         {first}
+        from metal_dlpack import softmetal
         with ThreadPoolExecutor(8) as pool:
             assert all(pool.map(lambda _: softmetal.torch_mps(), range(8)))
         import torch
-        print((torch.ones(2, device="mps") + 1).tolist(), torch.backends.mps.is_available())
+        x = torch.ones(2, device="mps", requires_grad=True)
+        (x * x).sum().backward()
+        print(x.grad.tolist(), torch.backends.mps.is_available())
         softmetal.torch_mps(float64=True)
         print(torch.ones(1, dtype=torch.float64, device="mps").dtype)
     """)
     assert printed == "[2.0, 2.0] True\ntorch.float64\n"
+
+
+def test_children_compute_gradients_where_the_parent_did_not():
+    """Torch refuses them in a child of a process that has its threads; switching mps on starts none."""
+    printed = output_of("""
+        import os, torch
+        from metal_dlpack import softmetal
+        softmetal.torch_mps()
+        if child := os.fork():
+            os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        x = torch.ones(3, requires_grad=True)
+        x.sum().backward()
+        print(x.grad.tolist(), flush=True)
+        os._exit(0)
+    """)
+    assert printed == "[1.0, 1.0, 1.0]\n"
 
 
 SCRIPT = """

@@ -20,9 +20,10 @@ def works(t=None):
 """
 
 
-def run(code, **settings):
-    done = run_child(BEGIN + code, timeout=600, **{f"SOFTMETAL_{name}": str(value) for name, value in settings.items()})
-    assert (done.returncode, done.stdout) == (0, "done\n"), done.stdout + done.stderr[-3000:]
+def run(code, printed="done\n", **settings):
+    environment = {name if "_MPS_" in name else f"SOFTMETAL_{name}": str(value) for name, value in settings.items()}
+    done = run_child(BEGIN + code, timeout=600, **environment)
+    assert (done.returncode, done.stdout) == (0, printed), done.stdout + done.stderr[-3000:]
     return done.stderr
 
 
@@ -151,6 +152,49 @@ print("done")
 """,
         LATENCY_US=latency,
     )
+
+
+def test_torchs_own_limit_is_a_number_from_0_to_2_and_small_ones_hold():
+    run(
+        """
+for wrong in (float("nan"), "x"):
+    try:
+        torch.mps.set_per_process_memory_fraction(wrong)
+    except (RuntimeError, TypeError) as error:
+        print(error)
+torch.mps.set_per_process_memory_fraction(1e-300)
+try:
+    torch.ones(1, device="mps")
+except torch.OutOfMemoryError as error:
+    assert "max allowed: 0 MiB" in str(error) and "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0" in str(error), error
+    torch.mps.set_per_process_memory_fraction(0.0)
+    works()
+    print("done")
+""",
+        printed="invalid high watermark ratio nan\nInvalid type for fraction argument, must be `float`\ndone\n",
+    )
+
+
+@pytest.mark.parametrize("latency", [0, 500])
+def test_the_high_watermark_of_the_environment_is_the_limit(latency):
+    ratio = (8 << 20) / md.default_device().recommended_max_working_set_size
+    run(
+        """
+try:
+    kept = [torch.ones(1 << 20, device="mps") + i for i in range(9)]
+except torch.OutOfMemoryError as error:
+    assert "max allowed: 8 MiB" in str(error), error
+    works()
+    print("done")
+""",
+        LATENCY_US=latency,
+        PYTORCH_MPS_HIGH_WATERMARK_RATIO=ratio,
+    )
+
+
+def test_a_high_watermark_that_is_none_is_refused():
+    done = run_child(BEGIN, PYTORCH_MPS_HIGH_WATERMARK_RATIO="3")
+    assert "RuntimeError: invalid high watermark ratio 3" in done.stderr
 
 
 @pytest.mark.parametrize("kind", ["buffer", "commandBuffer", "encoder", "event", "queue", "pipeline", "commit"])

@@ -36,6 +36,8 @@ def switch_on(*, float64: bool = False) -> bool:
         if _library is None:
             _library = _installed(torch)
             _core._forget_types()
+            if ratio := os.environ.get("PYTORCH_MPS_HIGH_WATERMARK_RATIO"):  # as on a Mac, once
+                torch._C._mps_setMemoryFraction(float(ratio))
     _library.torch_mps_allow_float64(float64)
     _library.torch_mps_allow_fallback(os.environ.get("PYTORCH_ENABLE_MPS_FALLBACK", "0") not in ("", "0"))
     return True

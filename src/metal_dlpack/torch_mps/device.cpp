@@ -3,10 +3,12 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
+#include <ATen/EmptyTensor.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/detail/MPSHooksInterface.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <torch/csrc/autograd/engine.h>
 
 #include <atomic>
 #include <mutex>
@@ -29,8 +31,14 @@ struct MetalGenerator final : c10::GeneratorImpl {
           cpu(std::move(cpu))
     {
     }
+    // The lock of operators that draw; torch holds this generator's own.
+    std::unique_lock<std::mutex> locked() const
+    {
+        return std::unique_lock<std::mutex>(cpu.unsafeGetGeneratorImpl()->mutex_);
+    }
     void set_current_seed(uint64_t seed) override
     {
+        auto lock = locked();
         cpu.set_current_seed(seed);
         draws = 0;
     }
@@ -54,19 +62,42 @@ struct MetalGenerator final : c10::GeneratorImpl {
     }
     uint64_t seed() override
     {
+        auto lock = locked();
         draws = 0;
         return cpu.seed();
     }
+    // The CPU's state, and the offset behind it: the 44 bytes of a Mac's name no place in the CPU's sequence.
     void set_state(const c10::TensorImpl &state) override
     {
-        cpu.unsafeGetGeneratorImpl()->set_state(state);
+        at::detail::check_rng_state(state);
+        auto *bytes = static_cast<const char *>(state.data());
+        auto lock = locked();
+        int64_t of_cpu = cpu.unsafeGetGeneratorImpl()->get_state()->numel();
+        uint64_t offset;
+        TORCH_CHECK(state.numel() == of_cpu + int64_t(sizeof offset),
+                    "RNG state is wrong size: it has ", state.numel(),
+                    " bytes, and one of mps ", of_cpu + int64_t(sizeof offset), ".");
+        at::Tensor first = at::detail::empty_cpu(of_cpu, c10::kByte);
+        memcpy(first.mutable_data_ptr(), bytes, size_t(of_cpu));
+        cpu.unsafeGetGeneratorImpl()->set_state(*first.unsafeGetTensorImpl());
+        memcpy(&offset, bytes + of_cpu, sizeof offset);
+        draws = offset;
     }
     c10::intrusive_ptr<c10::TensorImpl> get_state() const override
     {
-        return cpu.unsafeGetGeneratorImpl()->get_state();
+        auto lock = locked();
+        at::Tensor first(cpu.unsafeGetGeneratorImpl()->get_state());
+        uint64_t offset = draws;
+        at::Tensor state =
+            at::detail::empty_cpu(first.numel() + int64_t(sizeof offset), c10::kByte);
+        auto *bytes = static_cast<char *>(state.mutable_data_ptr());
+        memcpy(bytes, first.const_data_ptr(), first.nbytes());
+        memcpy(bytes + first.nbytes(), &offset, sizeof offset);
+        return state.getIntrusivePtr();
     }
     MetalGenerator *clone_impl() const override
     {
+        auto lock = locked();
         auto *clone = new MetalGenerator(cpu.clone());
         clone->draws = draws.load();
         return clone;
@@ -95,56 +126,13 @@ default_generator()
 }
 
 at::Generator
-cpu_generator(const at::Generator &generator)
+draw_from(const at::Generator &generator)
 {
-    if (!generator.defined() || generator.device().type() != c10::DeviceType::MPS) {
-        return generator;
-    }
+    TORCH_CHECK(generator.device().is_mps(),
+                "Expected a 'mps' device type for generator but found '",
+                generator.device().type(), "'");
     ours_of(generator)->draws += 1;
     return ours_of(generator)->cpu;
-}
-
-namespace {
-
-void
-exchange_sequences(at::CPUGeneratorImpl *a, at::CPUGeneratorImpl *b)
-{
-    auto engine = a->engine();
-    a->set_engine(b->engine());
-    b->set_engine(engine);
-    auto normal = a->next_float_normal_sample();
-    a->set_next_float_normal_sample(b->next_float_normal_sample());
-    b->set_next_float_normal_sample(normal);
-    auto double_normal = a->next_double_normal_sample();
-    a->set_next_double_normal_sample(b->next_double_normal_sample());
-    b->set_next_double_normal_sample(double_normal);
-}
-
-} // namespace
-
-DefaultSequence::DefaultSequence(bool is_ours) : is_ours(is_ours)
-{
-    if (is_ours) {
-        ours_of(default_generator())->draws += 1;
-    }
-    exchange();
-}
-
-DefaultSequence::~DefaultSequence()
-{
-    exchange();
-}
-
-void
-DefaultSequence::exchange() const
-{
-    if (is_ours) {
-        at::Generator cpu = at::detail::getDefaultCPUGenerator();
-        at::Generator ours = ours_of(default_generator())->cpu;
-        std::scoped_lock locks(cpu.mutex(), ours.mutex());
-        exchange_sequences(at::check_generator<at::CPUGeneratorImpl>(cpu),
-                           at::check_generator<at::CPUGeneratorImpl>(ours));
-    }
 }
 
 // ---- the device ----
@@ -164,7 +152,7 @@ stream_of(int number)
 }
 
 // Source: ATen/mps/MPSGuardImpl.h, which has these functions and no others.
-struct Guard final : c10::impl::DeviceGuardImplInterface {
+struct Guard : c10::impl::DeviceGuardImplInterface {
     c10::DeviceType type() const override
     {
         return c10::DeviceType::MPS;
@@ -231,10 +219,11 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
         event_drop(number_of(event));
     }
     void record(void **event, const c10::Stream &stream, const c10::DeviceIndex,
-                const c10::EventFlag) const override
+                const c10::EventFlag flag) const override
     {
         if (*event == nullptr) {
-            *event = reinterpret_cast<void *>(uintptr_t(event_acquire(true)));
+            bool is_timed = flag == c10::EventFlag::BACKEND_DEFAULT;
+            *event = reinterpret_cast<void *>(uintptr_t(event_acquire(is_timed)));
         }
         event_record(number_of(*event), int(stream.id()));
     }
@@ -252,6 +241,8 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     }
     double elapsedTime(void *from, void *to, const c10::DeviceIndex) const override
     {
+        TORCH_CHECK(from != nullptr && to != nullptr,
+                    "Both events must be recorded before calculating elapsed time.");
         return event_elapsed_ms(number_of(from), number_of(to));
     }
 };
@@ -344,7 +335,9 @@ struct Hooks final : at::MPSHooksInterface {
     }
     void setMemoryFraction(double ratio) const override
     {
-        limit_memory(ratio == 0 ? 0 : uint64_t(ratio * double(metal->device_recommended())));
+        TORCH_CHECK(ratio >= 0 && ratio <= 2, "invalid high watermark ratio ", ratio);
+        limit_memory(ratio == 0 ? no_limit
+                                : uint64_t(ratio * double(metal->device_recommended())));
     }
     uint32_t acquireEvent(bool is_timed) const override
     {
@@ -420,9 +413,52 @@ replace_hooks(const Interface &torchs, const Interface &ours)
            static_cast<const void *>(&ours), sizeof(void *));
 }
 
+namespace {
+
+thread_local bool is_asking;
+
+struct AskingGuard final : Guard {
+    c10::DeviceType type() const override
+    {
+        return is_asking ? throw Asked() : c10::DeviceType::MPS;
+    }
+    struct Asked {};
+};
+
+// Before its first backward torch counts the devices, once, and starts a thread for each.  An exception leaves it as it
+// was: whether it comes tells whether that is still to be.
+struct Engine : torch::autograd::Engine {
+    static bool has_counted()
+    {
+        c10::impl::DeviceGuardImplRegistrar asking(c10::DeviceType::MPS, new AskingGuard());
+        is_asking = true;
+        try {
+            get_default_engine().initialize_device_threads_pool();
+        } catch (const AskingGuard::Asked &) {
+            is_asking = false;
+            return false;
+        }
+        is_asking = false;
+        return true;
+    }
+
+    // As torch does it.
+    static void count_again()
+    {
+        auto &engine = get_default_engine();
+        auto start = &Engine::start_device_threads;
+        if ((engine.*&Engine::device_ready_queues_).empty()) {
+            (engine.*start)();
+        }
+    }
+};
+
+} // namespace
+
 void
 install_device()
 {
+    bool has_counted = Engine::has_counted();
     static c10::impl::DeviceGuardImplRegistrar guard(c10::DeviceType::MPS, new Guard());
     static at::CUDAHooksInterface no_cuda; // as in a build without it
     c10::SetAllocator(c10::DeviceType::MPS, &metal_memory());
@@ -430,6 +466,9 @@ install_device()
     replace_hooks<at::MPSHooksInterface>(at::detail::getMPSHooks(), hooks);
     // A process has one accelerator, and that of a build for CUDA would be CUDA, GPU or no GPU.
     replace_hooks<at::CUDAHooksInterface>(at::detail::getCUDAHooks(), no_cuda);
+    if (has_counted) {
+        Engine::count_again();
+    }
 }
 
 } // namespace torch_mps

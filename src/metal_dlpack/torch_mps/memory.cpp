@@ -23,7 +23,7 @@ std::unordered_map<void *, size_t> &lengths =
 c10::CachingDeviceAllocator::DeviceStats &stats =
     *new c10::CachingDeviceAllocator::DeviceStats; // the same
 std::atomic<size_t> allocated;
-std::atomic<uint64_t> most; // 0: no limit
+std::atomic<uint64_t> most = no_limit;
 
 constexpr size_t small_nbytes = 1 << 20; // torch's: pieces below it are counted apart
 
@@ -33,10 +33,15 @@ thread_local bool gives_buffers;
 refuse(size_t nbytes)
 {
     auto mib = [](double n) { return n / (1 << 20); };
+    uint64_t limit = most.load();
     TORCH_CHECK_WITH(OutOfMemoryError, false, "MPS backend out of memory (MPS allocated: ",
                      mib(double(allocated.load())), " MiB, max allowed: ",
-                     mib(double(most ? most.load() : metal->device_recommended())),
-                     " MiB). Tried to allocate ", mib(double(nbytes)), " MiB.");
+                     mib(double(limit == no_limit ? metal->device_recommended() : limit)),
+                     " MiB). Tried to allocate ", mib(double(nbytes)), " MiB.",
+                     limit == no_limit
+                         ? ""
+                         : " Use PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 to disable upper "
+                           "limit for memory allocations (may cause system failure).");
     std::abort(); // TORCH_CHECK has thrown
 }
 
@@ -78,7 +83,7 @@ Memory
 try_memory(size_t nbytes)
 {
     uint64_t limit = most.load();
-    if (limit != 0 && (nbytes > limit || allocated.load() > limit - nbytes)) {
+    if (limit != no_limit && (nbytes > limit || allocated.load() > limit - nbytes)) {
         return {nullptr, nullptr};
     }
     void *address = metal->memory_new(nbytes);

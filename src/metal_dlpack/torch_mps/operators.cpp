@@ -16,6 +16,8 @@
 #include <ATen/ops/_fused_sdp_choice.h>
 #include <ATen/ops/_scaled_dot_product_attention_math.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/library.h>
 
@@ -63,6 +65,12 @@ struct Side {
     bool is_new; // its memory is the operator's result, all of it
 };
 
+// Whose bytes a storage of the CPU's is over.
+struct Lender {
+    StoragePtr ours;
+    ShadowRef shadow;
+};
+
 // Which bytes of a storage the operator uses, known before it begins.
 struct Part {
     StorageImpl *storage; // borrowed from an argument
@@ -83,6 +91,8 @@ class Call {
           begin(stack->size() - op.schema().arguments().size())
     {
     }
+    ~Call();
+    Call(const Call &) = delete;
 
     void run();
 
@@ -107,7 +117,6 @@ class Call {
     ShadowRef shadow_of(StorageImpl *ours, void *handle);
     bool must_wait() const;
     bool only_views() const;
-    bool draws_without_a_generator() const;
 
     const c10::OperatorHandle &op;
     c10::DispatchKeySet keys;
@@ -212,18 +221,6 @@ Call::for_each_tensor(Work work) const
             }
         }
     }
-}
-
-// Such as native_dropout: it draws from the default generator of its device.
-bool
-Call::draws_without_a_generator() const
-{
-    auto is_generator = [](const c10::Argument &argument) {
-        return argument.type()->str() == "Generator?";
-    };
-    const auto &arguments = op.schema().arguments();
-    return op.hasTag(at::Tag::nondeterministic_seeded) &&
-           std::none_of(arguments.begin(), arguments.end(), is_generator);
 }
 
 // Whether the operator looks at no item, mostly as its results are views of its arguments.  Of a sparse tensor they
@@ -346,6 +343,16 @@ copy_facts(const Tensor &from, const Tensor &to)
     }
 }
 
+// Of a tensor that is given twice, as out= beside an argument: torch's operators ask whether it is the same.
+template <typename Pairs>
+Pair *
+find_pair(Pairs &pairs, const Tensor &ours)
+{
+    auto *found = std::find_if(pairs.begin(), pairs.end(),
+                               [&](const Pair &pair) { return pair.ours.is_same(ours); });
+    return found == pairs.end() ? nullptr : found;
+}
+
 Tensor
 Call::tensor_to_cpu(const Tensor &tensor, bool is_written)
 {
@@ -354,6 +361,10 @@ Call::tensor_to_cpu(const Tensor &tensor, bool is_written)
             theirs.push_back(tensor.unsafeGetTensorImpl());
         }
         return tensor;
+    }
+    if (Pair *pair = find_pair(pairs, tensor)) {
+        pair->is_written |= is_written;
+        return pair->cpu;
     }
     if (tensor.layout() == c10::kSparse) {
         return sparse_to_cpu(tensor, is_written);
@@ -380,11 +391,9 @@ set_sparse(const Tensor &sparse, const Tensor &like, const Tensor &indices,
 Tensor
 Call::sparse_to_cpu(const Tensor &tensor, bool is_written)
 {
-    for (Pair &pair : sparse_pairs) { // out= may be one of the arguments
-        if (pair.ours.is_same(tensor)) {
-            pair.is_written |= is_written;
-            return pair.cpu;
-        }
+    if (Pair *pair = find_pair(sparse_pairs, tensor)) {
+        pair->is_written |= is_written;
+        return pair->cpu;
     }
     auto *impl = at::sparse::get_sparse_impl(tensor);
     Tensor cpu = at::detail::make_tensor<at::SparseTensorImpl>(sparse_cpu_keys, tensor.dtype());
@@ -430,12 +439,12 @@ Call::to_cpu(size_t position)
         }
     }
     else if (value.isGenerator()) {
-        value = cpu_generator(value.toGenerator());
+        value = draw_from(value.toGenerator());
     }
     else if (value.isNone() && argument.type()->kind() == c10::TypeKind::OptionalType) {
         const auto &inner = argument.type()->castRaw<c10::OptionalType>()->getElementType();
         if (inner->kind() == c10::TypeKind::GeneratorType) {
-            value = cpu_generator(default_generator());
+            value = draw_from(default_generator());
         }
     }
 }
@@ -673,6 +682,24 @@ Call::tell()
     }
 }
 
+// What a kernel in Python has kept is over bytes that were lent: they live as long as it does.
+Call::~Call()
+{
+    for (Pair &pair : pairs) {
+        pair.cpu.reset();
+    }
+    for (Pair &pair : sparse_pairs) {
+        pair.cpu.reset();
+    }
+    for (Side &side : sides) {
+        if (!side.is_new && side.address != nullptr && side.cpu.use_count() > 1) {
+            auto *lender = new Lender{StoragePtr::reclaim_copy(side.ours), side.shadow};
+            auto end = [](void *context) { delete static_cast<Lender *>(context); };
+            side.cpu->set_data_ptr_noswap({side.address, lender, end, c10::kCPU});
+        }
+    }
+}
+
 // Of the first storage that it writes.
 void
 Call::show(double started)
@@ -713,7 +740,6 @@ Call::run()
     }
     {
         Computing computing(!is_late);
-        DefaultSequence sequence(draws_without_a_generator());
         op.redispatchBoxed(keys, stack);
     }
     settle();
@@ -836,6 +862,31 @@ computed(const char *name, Stack stack)
     return stack.back().toTensor();
 }
 
+// The CPU's would draw from the CPU's generator.
+std::tuple<Tensor, Tensor>
+dropout(const Tensor &input, double p, std::optional<bool> is_training)
+{
+    auto mask_options = input.options().dtype(c10::kBool);
+    if (input.numel() == 0 || !is_training.value_or(true)) {
+        return {input.clone(), at::ones_like(input, mask_options)};
+    }
+    Tensor mask = at::empty_like(input, mask_options).bernoulli_(1 - p);
+    return {input.mul(mask).mul_(p == 1 ? 0 : 1 / (1 - p)), mask};
+}
+
+// Behind an operator that fell back: what the CPU's left in an argument.
+Tensor
+copy_and_resize(const Tensor &cpu, const Tensor &ours)
+{
+    if (ours.sizes() != cpu.sizes()) {
+        ours.resize_(cpu.sizes());
+        if (cpu.is_non_overlapping_and_dense()) {
+            ours.as_strided_(cpu.sizes(), cpu.strides());
+        }
+    }
+    return ours.copy_(cpu);
+}
+
 // The CPU adds weights of other types up in float64; MPS whole numbers as int32.
 Tensor
 bincount(const Tensor &self, const std::optional<Tensor> &weights, int64_t least)
@@ -952,6 +1003,8 @@ TORCH_LIBRARY_IMPL(aten, MPS, library)
     library.impl("_convert_weight_to_int4pack", torch_mps::pack_int4);
     library.impl("_weight_int4pack_mm", torch_mps::multiply_int4);
     library.impl("bincount", torch_mps::bincount);
+    library.impl("native_dropout", torch_mps::dropout);
+    library.impl("_copy_from_and_resize", torch_mps::copy_and_resize);
     for (const char *name :
          {"_fused_sdp_choice", "_scaled_dot_product_flash_attention_for_cpu",
           "_scaled_dot_product_flash_attention_for_cpu_backward"}) { // which `attention` calls

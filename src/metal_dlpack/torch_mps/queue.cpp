@@ -51,7 +51,8 @@ using Moment = std::array<uint64_t, stream_count>;
 
 struct Event {
     void *event;
-    uint64_t value;
+    bool is_timed;
+    uint64_t value; // 0: it was not recorded
     double reached_ms;
     Moment moment; // when it was recorded
 };
@@ -651,17 +652,18 @@ event_of(uint32_t id)
 } // namespace
 
 uint32_t
-event_acquire(bool)
+event_acquire(bool is_timed)
 {
     refuse_in_child();
     std::lock_guard<std::recursive_mutex> outer(encoding);
     void *event = metal->event_new();
     TORCH_CHECK(event != nullptr, "The software Metal gives no event.");
     last_event += 1;
-    events[last_event] = std::shared_ptr<Event>(new Event{event, 0, 0, {}}, [](Event *gone) {
-        metal->event_release(gone->event);
-        delete gone;
-    });
+    events[last_event] =
+        std::shared_ptr<Event>(new Event{event, is_timed, 0, 0, {}}, [](Event *gone) {
+            metal->event_release(gone->event);
+            delete gone;
+        });
     return last_event;
 }
 
@@ -743,7 +745,14 @@ event_elapsed_ms(uint32_t from, uint32_t to)
 {
     queue_synchronize_all();
     std::lock_guard<std::recursive_mutex> outer(encoding);
-    return event_of(to)->reached_ms - event_of(from)->reached_ms;
+    auto begin = event_of(from), end = event_of(to);
+    TORCH_CHECK(begin->is_timed && end->is_timed,
+                "Events were not created with argument 'enable_timing=True'");
+    TORCH_CHECK(begin->value != 0 && end->value != 0,
+                "Both events must be recorded before calculating elapsed time");
+    TORCH_CHECK(end->reached_ms >= begin->reached_ms, "End event ", to,
+                " was not recorded after start event ", from);
+    return end->reached_ms - begin->reached_ms;
 }
 
 } // namespace torch_mps

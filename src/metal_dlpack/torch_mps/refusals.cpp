@@ -8,6 +8,7 @@
 #include "torch_mps.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/native/CPUFallback.h>
 #include <ATen/ops/_linalg_svd.h>
 #include <c10/util/ScopeExit.h>
 #include <caffe2/core/common.h>
@@ -44,11 +45,12 @@ warn(const c10::OperatorName &name)
         "the CPU. This may have performance implications.");
 }
 
+// The CPU gets copies, as on a Mac: what it keeps of them is its own.
 void
-compute_with_warning(const c10::OperatorHandle &op, Stack *stack)
+fall_back(const c10::OperatorHandle &op, Stack *stack)
 {
     warn(op.schema().operator_name());
-    compute(op, stack);
+    at::native::cpu_fallback(op, stack);
 }
 
 void
@@ -61,7 +63,7 @@ refuse(const c10::OperatorHandle &op, Stack *stack)
         return;
     }
     if (allows_fallback && !is_distributed) {
-        compute_with_warning(op, stack);
+        fall_back(op, stack);
         return;
     }
     TORCH_CHECK_NOT_IMPLEMENTED(
@@ -160,12 +162,11 @@ register_operators(torch::Library &library)
     register_listed<compute>(library, kernels_of_mps, Key::MPS, Key::CPU);
     if (!is_listed("embedding_renorm_")) { // on a Mac, too, the CPU computes it, allowed or not
         library.impl("embedding_renorm_",
-                     torch::CppFunction::makeFromBoxedFunction<&compute_with_warning>());
+                     torch::CppFunction::makeFromBoxedFunction<&fall_back>());
     }
     if (svd_falls_back()) {
         library.impl("linalg_svd", singular_values);
-        library.impl("linalg_svd.U",
-                     torch::CppFunction::makeFromBoxedFunction<&compute_with_warning>());
+        library.impl("linalg_svd.U", torch::CppFunction::makeFromBoxedFunction<&fall_back>());
     }
 }
 

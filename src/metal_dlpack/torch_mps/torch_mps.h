@@ -42,7 +42,7 @@ extern bool allows_float64;
 
 // ---- operators.cpp ----
 
-// Boxed kernels: torch's own for the CPU, over the same bytes; and for operators with a sparse tensor among their
+// Boxed kernels: torch's own for the CPU, over the same bytes, which it is lent; and for operators with a sparse tensor among their
 // arguments.
 void compute(const c10::OperatorHandle &op, torch::jit::Stack *stack);
 void compute_sparse(const c10::OperatorHandle &op, torch::jit::Stack *stack);
@@ -80,7 +80,8 @@ class Computing {
 c10::DataPtr take_memory(const c10::Storage &cpu);
 
 size_t allocated_nbytes();
-void limit_memory(uint64_t nbytes); // 0: no limit
+constexpr uint64_t no_limit = UINT64_MAX;
+void limit_memory(uint64_t nbytes);
 
 // ---- queue.cpp ----
 
@@ -145,19 +146,8 @@ extern PyMethodDef shader_functions[]; // of torch._C; shaders.py calls them
 // ---- device.cpp ----
 
 at::Generator &default_generator();
-// The CPU's generator of one of ours; of any other itself.
-at::Generator cpu_generator(const at::Generator &generator);
-// While it lives, what draws from the CPU's default generator, since it takes none, draws from ours.
-class DefaultSequence {
-  public:
-    explicit DefaultSequence(bool is_ours);
-    ~DefaultSequence();
-    DefaultSequence(const DefaultSequence &) = delete;
-
-  private:
-    void exchange() const;
-    bool is_ours;
-};
+// The CPU's generator from which an operator draws that was given one of ours; any other is refused.
+at::Generator draw_from(const at::Generator &generator);
 void install_device(); // once a process, after `metal` is set
 
 } // namespace torch_mps
