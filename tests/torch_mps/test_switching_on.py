@@ -34,6 +34,8 @@ def test_by_calls_of_many_threads_before_or_after_the_import(first):
         x = torch.ones(2, device="mps", requires_grad=True)
         (x * x).sum().backward()
         print(x.grad.tolist(), torch.backends.mps.is_available())
+        seeds = [one.initial_seed() for one in (torch.mps._get_default_mps_generator(), torch.Generator(device="mps"))]
+        assert seeds[0] != seeds[1] == torch.Generator().initial_seed(), "as on a Mac, each process begins elsewhere"
         softmetal.torch_mps(float64=True)
         print(torch.ones(1, dtype=torch.float64, device="mps").dtype)
     """)

@@ -111,9 +111,9 @@ ours_of(const at::Generator &generator)
 }
 
 at::Generator
-new_generator()
+new_generator(uint64_t seed)
 {
-    return at::make_generator<MetalGenerator>(at::detail::createCPUGenerator());
+    return at::make_generator<MetalGenerator>(at::detail::createCPUGenerator(seed));
 }
 
 } // namespace
@@ -121,7 +121,7 @@ new_generator()
 at::Generator &
 default_generator()
 {
-    static at::Generator generator = new_generator();
+    static at::Generator generator = new_generator(c10::detail::getNonDeterministicRandom());
     return generator;
 }
 
@@ -296,7 +296,7 @@ struct Hooks final : at::MPSHooksInterface {
     }
     at::Generator getNewGenerator(c10::DeviceIndex) const override
     {
-        return new_generator();
+        return new_generator(c10::default_rng_seed_val);
     }
     c10::Allocator *getMPSDeviceAllocator() const override
     {
