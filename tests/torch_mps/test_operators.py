@@ -38,11 +38,8 @@ TABLE = [
     ("torch wants the indices on the CPU", QUESTIONS, {"tensor_split"}),
     ("torch accumulates in float32 on the CPU alone", (FORWARD,), {"nn_functional_linear_cross_entropy_chunked_none"}),
     ("torch's out= form names the devices that it knows", (MEMORY,), {"mode"}),
-    (
-        "it falls back, and the CPU's strides leave gaps, as none that torch makes longer has",
-        (MEMORY,),
-        {"linalg_lstsq"},
-    ),
+    ("it falls back, and the CPU's strides leave gaps: none comes back so", (FORWARD, MEMORY), {"linalg_lstsq"}),
+    ("it falls back, and the CPU's strides leave gaps: none comes back so", (FORWARD,), {"linalg_lstsq_grad_oriented"}),
     ("torch's kernel for MPS, in Python, makes no out= longer", (MEMORY,), {"linalg_lu_solve", "lu_solve"}),
 ]
 
