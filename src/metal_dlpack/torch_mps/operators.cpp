@@ -619,6 +619,8 @@ Call::settle()
         auto *impl = ours.unsafeGetTensorImpl();
         c10::Storage storage = storage_back(cpu.storage());
         if (storage.unsafeGetStorageImpl() != ours.storage().unsafeGetStorageImpl()) {
+            // a kernel in Python may have kept its bytes
+            kept.push_back(StoragePtr::reclaim_copy(ours.storage().unsafeGetStorageImpl()));
             impl->set_storage_keep_dtype(std::move(storage));
         }
         if (ours.sizes() != cpu.sizes() || ours.strides() != cpu.strides() ||
