@@ -9,7 +9,7 @@ pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_torch, pytest.mark.
 
 #: A child that has torch's mps, so that settings, limits and growth are its own.
 BEGIN = """
-import gc, os, resource, threading, time
+import gc, os, resource, sys, threading, time
 import torch, metal_dlpack as md
 from metal_dlpack import softmetal
 softmetal.torch_mps()
@@ -319,6 +319,23 @@ print("done", flush=True)
 """,
         LATENCY_US=30_000,
     )
+
+
+@pytest.mark.parametrize(("end", "latency_us"), [("", 0), ("raise SystemExit(0)", 20_000)])
+def test_a_process_may_end_behind_backward(end, latency_us):
+    """Autograd's thread drops the last graph's Python objects when it likes: unless it is waited for, half of these abort."""
+    for _ in range(4):
+        run(
+            f"""
+x = torch.ones(4, device="mps", requires_grad=True)
+y = (x * 2).sum()
+print("done", flush=True)
+sys.setswitchinterval(1000)  # who has the GIL keeps it to the end
+y.backward()
+{end}
+""",
+            LATENCY_US=latency_us,
+        )
 
 
 def test_threads_that_end_leave_their_work_to_the_queue():

@@ -63,5 +63,5 @@ def _installed(torch: Any) -> ctypes.PyDLL:
     loaded = ctypes.PyDLL(str(library(torch)))
     loaded.torch_mps_install.argtypes = [ctypes.py_object, ctypes.py_object]
     loaded.torch_mps_install(torch._C, _core._softmetal_torch)
-    complete(torch)
+    complete(torch, str(loaded._name))
     return loaded

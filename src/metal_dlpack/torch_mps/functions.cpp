@@ -4,6 +4,7 @@
 // Source:  torch/mps, torch/backends/mps of 2.9 to 2.15, which call them.
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Generator.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <ATen/detail/MPSHooksInterface.h>
 
@@ -296,6 +297,20 @@ torch_mps_install(PyObject *module, PyObject *capsule)
     return PyModule_AddFunctions(module, torch_mps::functions) < 0
                ? -1
                : PyModule_AddFunctions(module, torch_mps::shader_functions);
+}
+
+// Without the GIL.  Autograd's thread for mps has let go of all that it has computed before: it takes one piece after
+// the other, and this one is behind them.  Its own tensors have no Python objects, for whose end it would want the GIL.
+TORCH_MPS_EXPORT void
+torch_mps_let_autograd_finish()
+{
+    try {
+        at::Tensor x = at::empty({1}, at::TensorOptions(torch_mps::the_device)).requires_grad_();
+        torch::autograd::grad({x.view({1})}, {x}, {at::empty_like(x)});
+    }
+    catch (const std::exception &) {
+        // such as memory's limit: nothing is worse than it was
+    }
 }
 
 TORCH_MPS_EXPORT void

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import ctypes
 import importlib
 import warnings
+from pathlib import Path
 
 from metal_dlpack import _core
 
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def complete(torch: Any) -> None:
+def complete(torch: Any, library: str) -> None:
     """Once a process."""
     torch._C._has_mps = True
     for answer in (torch.backends.mps.is_available, torch.backends.mps.is_macos_or_newer):
@@ -30,6 +33,25 @@ def complete(torch: Any) -> None:
     if hasattr(torch.mps, "Stream"):
         _make_streams(torch)
     _run_compiled_graphs_eagerly(torch)
+    atexit.register(_let_autograd_finish, library)
+
+
+def _let_autograd_finish(path: str) -> None:
+    """Before the interpreter ends: autograd's thread for mps lets go of the Python objects of what it ran last.
+
+    It drops a graph's after the caller of backward() was told that it is done, and takes the GIL for that.  CPython
+    before 3.14 ends a thread that asks for the GIL too late, by an exception that torch's destructors let nobody
+    through: std::terminate.
+    """
+    if any(_name_of(thread).startswith("pt_autograd_") for thread in Path("/proc/self/task").iterdir()):
+        ctypes.CDLL(path).torch_mps_let_autograd_finish()  # CDLL: without the GIL
+
+
+def _name_of(thread: Path) -> str:
+    try:
+        return (thread / "comm").read_text()
+    except OSError:  # it has ended
+        return ""
 
 
 def _host_alias(storage: Any) -> Any:
