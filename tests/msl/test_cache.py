@@ -131,6 +131,35 @@ def test_a_broken_or_hostile_file_is_made_anew(harm):
     assert path.stat().st_uid == os.geteuid()
 
 
+def test_nothing_is_added_to_a_precompiled_header_which_clang_reads_to_its_end(place):
+    path = cache.made(["key"], ".pch", writes(b"header"))
+    assert path.read_bytes() == b"header"
+    assert cache.made(["key"], ".pch", refuses) == path
+    assert len(list(place.iterdir())) == 2
+    cache.forget(path)
+    assert not list(place.iterdir())
+
+
+@pytest.mark.parametrize("harmed", ["", "_seal"], ids=["the header", "its seal"])
+@pytest.mark.parametrize("harm", HARMS.values(), ids=HARMS)
+def test_a_broken_or_hostile_header_is_made_anew(harm, harmed):
+    path = cache.made(["key"], ".pch", writes(b"header"))
+    harm(path.with_name(path.name + harmed))
+    assert not cache.is_sound(path)
+    assert cache.made(["key"], ".pch", writes(b"again")).read_bytes() == b"again"
+    assert cache.made(["key"], ".pch", refuses) == path
+
+
+def test_a_header_that_is_dropped_takes_its_seal_along(place, monkeypatch):
+    path = cache.made(["key"], ".pch", writes(b"x" * 1000))
+    for one in place.iterdir():
+        os.utime(one, (1, 1))
+    monkeypatch.setattr(cache, "MOST_NBYTES", 500)
+    kept = stored(["other"])
+    assert not path.exists()
+    assert list(place.iterdir()) == [kept]
+
+
 def test_a_symlink_is_not_followed(tmp_path):
     path = stored()
     target = tmp_path / path.name

@@ -16,7 +16,8 @@ from children import run_child
 from forking import exit_code_of_child
 from kernel_images import LoadedImage, floats, translated
 
-from metal_dlpack.msl import child, compiler, flags
+from metal_dlpack import msl
+from metal_dlpack.msl import cache, child, compiler, flags
 from metal_dlpack.msl.errors import CompilerError, CompilerNotFound, SourceError
 
 pytestmark = pytest.mark.skipif(sys.platform == "darwin", reason="Metal compiles kernels there")
@@ -480,3 +481,27 @@ def test_a_machine_that_is_neither_x86_64_nor_arm64_is_a_sentence(monkeypatch):
 def test_the_package_does_not_import_the_compiler():
     code = "import sys, metal_dlpack; sys.exit(any(name.startswith('metal_dlpack.msl') for name in sys.modules))"
     assert run_child(code).returncode == 0
+
+
+# ---- what the cache keeps for the compiler ----
+
+
+@pytest.mark.parametrize("suffix", [".pch", ".bc"])
+def test_a_file_of_the_cache_that_clang_refuses_is_the_caches_fault(tmp_path, monkeypatch, suffix):
+    monkeypatch.setenv("SOFTMETAL_CACHE", str(tmp_path))
+    text = "kernel void f(device float *x) { x[0] = "
+    msl.open_library(text + "1; }").compile("f", {}, checked=True)
+    broken = list(tmp_path.rglob("*" + suffix))
+    for path in broken:
+        data = path.read_bytes()[: path.stat().st_size // 2]
+        if suffix == ".pch":
+            path.with_name(path.name + "_seal").write_bytes(cache._seal(path, data))
+            path.write_bytes(data)
+        else:
+            path.write_bytes(data + cache._seal(path, data))
+        assert cache.is_sound(path)
+    assert broken
+    assert msl.open_library(text + "2; }").compile("f", {}, checked=True)
+    with pytest.raises(SourceError, match="undeclared identifier 'y'") as raised:
+        msl.open_library(text + "y; }")
+    assert "file" not in str(raised.value).replace("program_source", "")

@@ -2,9 +2,10 @@
 
 A kernel's image is code that this process will run, so that the folder has to be the user's own: a directory (no
 symlink) of this user that nobody else may enter, below directories that nobody else may change.  A file in it counts
-only if it is this user's, is no symlink, and ends with a seal: the hash of its content and of its own name.  A file
-without a sound seal is made again.  A file appears under its name complete or not at all, so that any number of
-processes may make the same one at once.
+only if it is this user's, is no symlink, and ends with a seal: the hash of its content and of its own name.  The seal
+of a precompiled header lies beside it, as clang reads that file to its end.  A file without a sound seal is made
+again.  A file appears under its name complete or not at all, so that any number of processes may make the same one at
+once.
 
 The folder is metal_dlpack/kernels in $SOFTMETAL_CACHE, $XDG_CACHE_HOME or ~/.cache: what lies beside it is not ours.
 Nothing is removed there either that has not both a name and a mark of this module.  Where the folder cannot be used,
@@ -34,6 +35,8 @@ IN_USE_SECONDS = 600
 _SEAL = b"metal_dlpack"
 _HASH_NBYTES = 32
 _SEAL_NBYTES = _HASH_NBYTES + len(_SEAL)
+#: Files whose reader minds what follows the content, and the end of the name of the seal beside one.
+_SEALED_BESIDE, _BESIDE = {".pch"}, "_seal"
 _ENTRY = re.compile(r"[0-9a-f]{40}(\.\w+)?")
 #: SPEC ld.so(8), "Dynamic string tokens".
 _LOADERS_OWN = re.compile(r"\$\{?(?:ORIGIN|LIB|PLATFORM)")
@@ -98,7 +101,15 @@ def write(key_parts: Iterable[bytes | str], data: bytes, suffix: str = "") -> No
 def is_sound(path: Path) -> bool:
     """True if the file is this user's, nobody else may write it, and its seal is right."""
     data = _read_own(path)
+    if data is not None and path.suffix in _SEALED_BESIDE:
+        return _read_own(_beside(path)) == _seal(path, data)
     return data is not None and _is_sealed(path, data)
+
+
+def forget(path: Path) -> None:
+    """Remove a file that its reader refuses, so that it is made again."""
+    with contextlib.suppress(OSError):
+        _unlink(path)
 
 
 def folder() -> Path:
@@ -253,7 +264,7 @@ def _read_own(path: Path) -> bytes | None:
 
 
 def _seal(path: Path, data: bytes | memoryview) -> bytes:
-    """Bytes that follow the content; neither the loader of images nor clang minds them."""
+    """Bytes that follow the content, which the loader of images does not read, or that lie beside it."""
     seal = hashlib.blake2b(data, digest_size=_HASH_NBYTES, key=path.name.encode()[:64])
     return seal.digest() + _SEAL
 
@@ -281,13 +292,29 @@ def _make(path: Path, make: Callable[[Path], object]) -> Path:
     with tempfile.TemporaryDirectory(suffix, prefix, path.parent, ignore_cleanup_errors=True) as scratch:
         unfinished = Path(scratch, path.name)
         make(unfinished)
-        with open(unfinished, "r+b") as file:
-            seal = _seal(path, file.read())
-            file.write(seal)
+        if path.suffix in _SEALED_BESIDE:
+            seal = _beside(unfinished)
+            seal.write_bytes(_seal(path, unfinished.read_bytes()))
+            seal.chmod(0o700)
+            seal.replace(_beside(path))  # first: what has no seal is nobody's, and stays
+        else:
+            with open(unfinished, "r+b") as file:
+                seal_bytes = _seal(path, file.read())
+                file.write(seal_bytes)
         unfinished.chmod(0o700)
         unfinished.replace(path)
     _drop_oldest(path)
     return path
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(path.name + _BESIDE)
+
+
+def _unlink(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    if path.suffix in _SEALED_BESIDE:
+        _beside(path).unlink(missing_ok=True)
 
 
 def _mark_as_used(path: Path) -> None:
@@ -324,15 +351,20 @@ def _drop_oldest(kept: Path) -> None:
     for since, nbytes, path in sorted(entries):
         if total <= most or since > now - IN_USE_SECONDS:
             return
-        if path != kept:
-            path.unlink(missing_ok=True)
+        if path != kept and not _is_beside_another(path):
+            _unlink(path)
             total -= nbytes
 
 
+def _is_beside_another(path: Path) -> bool:
+    """True of the seal of a file that is there: it goes with that file."""
+    return path.name.endswith(_BESIDE) and path.with_name(path.name.removesuffix(_BESIDE)).exists()
+
+
 def _has_mark(path: Path) -> bool:
-    """True if the file ends as `_seal` ends one, sound or not."""
+    """True if the file, or the seal beside it, ends as `_seal` ends one, sound or not."""
     try:
-        with open(path, "rb") as file:
+        with open(_beside(path) if path.suffix in _SEALED_BESIDE else path, "rb") as file:
             file.seek(-len(_SEAL), os.SEEK_END)
             return file.read() == _SEAL
     except OSError:

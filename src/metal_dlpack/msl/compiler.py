@@ -75,16 +75,23 @@ class Compiler:
 
         source: the user's text, whose lines the errors show; without it they show the translated lines.
         """
-        self._compile([*self._precompiled(False), "-fsyntax-only", "-x", "c++", "-"], cpp_text, source)
+        self._compile_with_shim(False, False, ["-fsyntax-only", "-x", "c++", "-"], cpp_text, source)
 
     @contextlib.contextmanager
     def reading(self, cpp_text: str, flags: list[str]) -> Iterator[Callable[[], str]]:
         """Let the compiler read a text beside the block, right or wrong; the block is given a call for what it said."""
-        from .child import started
+        from .child import run, started
 
-        arguments = [*self._precompiled(False), "-fsyntax-only", *flags, "-x", "c++", "-"]
-        with started([*self.command, *arguments], cpp_text) as ended:
-            yield lambda: ended()[2]
+        arguments = ["-fsyntax-only", *flags, "-x", "c++", "-"]
+        with started([*self.command, *self._precompiled(False), *arguments], cpp_text) as ended:
+
+            def said() -> str:
+                code, _, errors = ended()
+                if code and blames_no_source(code, errors):
+                    errors = run([*self.command, *self._with_shim(False, False), *arguments], cpp_text)[2]
+                return errors
+
+            yield said
 
     def build(
         self, cpp_text: str, out: Path, *, checked: bool = False, counting: bool = False, source: str | None = None
@@ -94,9 +101,9 @@ class Compiler:
         Raises SourceError as `check` does, and OSError where the folder takes no more.
         """
         compiled, kind = out.with_suffix(".o"), ["-S", "-emit-llvm"] if checked or counting else ["-c"]
-        flags = self._precompiled(checked, counting)
         try:
-            self._compile([*flags, *kind, "-o", str(compiled), "-x", "c++", "-"], cpp_text, source)
+            arguments = [*kind, "-o", str(compiled), "-x", "c++", "-"]
+            self._compile_with_shim(checked, counting, arguments, cpp_text, source)
             if checked or counting:
                 self._add_calls(compiled, counting)
             self._link([compiled], out)
@@ -110,6 +117,24 @@ class Compiler:
     def _flags(self, checked: bool, counting: bool) -> list[str]:
         kind = kind_flags(self.version, checked, counting)
         return [*ALONE, *QUIET, *LANGUAGE, *machine_flags(), *kind, f"-I{INCLUDE}"]
+
+    def _with_shim(self, checked: bool, counting: bool) -> list[str]:
+        """Flags with the shim included as text: slow, and of no file that the cache keeps."""
+        return [*self._flags(checked, counting), "-include", str(SHIM)]
+
+    def _compile_with_shim(
+        self, checked: bool, counting: bool, arguments: list[str], text: str, source: str | None
+    ) -> None:
+        """Compile with the precompiled shim; where clang refuses that, with the shim as text."""
+        from .child import run
+
+        flags = self._precompiled(checked, counting)
+        said = run([*self.command, *flags, *arguments], text)
+        if said[0] and blames_no_source(said[0], said[2]):
+            check_room(said[0], said[2])
+            cache.forget(Path(flags[-1]))
+            said = run([*self.command, *self._with_shim(checked, counting), *arguments], text)
+        self._judge(said, source)
 
     def _precompiled(self, checked: bool, counting: bool = False) -> list[str]:
         """Flags with the shim included, from a precompiled header that the cache keeps."""
@@ -139,9 +164,19 @@ class Compiler:
             path.write_bytes(b"".join(n.to_bytes(4, "little") for n in (0x0B17C0DE, 0, 20, len(code), 0)) + code)
 
         key = [*self.key_parts(checked=not counting, counting=counting), *flags, asked.name]
+
+        def link(answers: Path) -> None:
+            linked = ["-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(answers)]
+            out = str(compiled.with_suffix(".linked"))
+            self._run([*flags, *linked, "-fPIC", "-c", "-o", out, "-x", "ir", str(compiled)])
+            os.replace(out, compiled)
+
         answers = cache.made(key, ".bc", compile_answers)
-        linked = ["-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(answers)]
-        self._run([*flags, *linked, "-fPIC", "-c", "-o", str(compiled), "-x", "ir", str(compiled)])
+        try:
+            link(answers)
+        except CompilerError:
+            cache.forget(answers)
+            link(cache.made(key, ".bc", compile_answers))
 
     def _link(self, objects: list[Path], out: Path) -> None:
         """Against the C library that this process has, by its path: clang may lack what finds it."""
@@ -154,10 +189,15 @@ class Compiler:
             self._run(["--no-default-config", "-shared", "-nostdlib", *(f"-Wl,{flag}" for flag in LINK), *files])
 
     def _compile(self, arguments: list[str], text: str, source: str | None) -> str:
-        from . import diagnostics
         from .child import run
 
-        code, output, errors = run([*self.command, *arguments], text)
+        return self._judge(run([*self.command, *arguments], text), source)
+
+    def _judge(self, said: tuple[int, str, str], source: str | None) -> str:
+        """The compiler's output; raises what its exit code and its errors mean."""
+        from . import diagnostics
+
+        code, output, errors = said
         check_room(code, errors)
         if code == 1:
             lines = diagnostics.lines_of_source(source) if source is not None else None
@@ -206,6 +246,14 @@ def check_room(code: int, errors: str) -> None:
     if found or code == -signal.SIGXFSZ:
         number = _TAKES_NO_MORE[found[1]] if found else errno.EFBIG
         raise OSError(number, os.strerror(number))
+
+
+def blames_no_source(code: int, errors: str) -> bool:
+    """True if a failed compiler names no place, was killed, or speaks of a precompiled header: that may be our file."""
+    import re
+
+    said = r"^(?:fatal )?error: |\b(?:AST|PCH|module) file\b|precompiled header"
+    return code != 1 or re.search(said, errors, re.MULTILINE) is not None
 
 
 def _undefined_in(errors: str) -> str | None:
