@@ -46,14 +46,15 @@ def compose(source: str, options: tuple[Any, Any, Any, str]) -> str:
 
 # ---- math="fast" ----
 
-#: What asks for NaN and infinity, with the words before it that are of its own line.
+#: What asks for NaN and infinity.
 _NOT_FINITE = re.compile(
-    r"""(?P<before>(?:\b\w+)?\s*) (?<![\w.]) (?:\w+\s*::\s*)*
-        (?: (?P<question> isnan | isinf | isfinite | isnormal | isordered | isunordered)\s*\(
+    r"""(?<![\w.])
+        (?: (?P<question> isnan | isinf | isfinite | isnormal | isordered | isunordered)\s*+\(
           | (?P<value> INFINITY | NAN | HUGE_VAL[FH] | infinity | quiet_NaN | signaling_NaN)\b )""",
     re.VERBOSE,
 )
 #: Behind any other word a name with parentheses is declared, not called.
+_MOST_BEFORE = 200
 _BEFORE_A_CALL = {"", "return", "else", "do", "case", "and", "or", "not"}
 _MOST_PLACES = 4
 
@@ -79,8 +80,17 @@ def _not_finite(text: str, name: str) -> Iterator[str]:
 
     for file, number, line, is_directive in numbered(without_comments(text), name):
         for found in () if is_directive else _NOT_FINITE.finditer(line):
-            if found["value"] or found["before"].strip() in _BEFORE_A_CALL:
+            if found["value"] or _word_before(line, found.start()) in _BEFORE_A_CALL:
                 yield f"{found['question'] or found['value']} in {file}:{number}"
+
+
+def _word_before(line: str, at: int) -> str:
+    """The word before a name and what qualifies it; "" where something else stands there."""
+    before = line[max(at - _MOST_BEFORE, 0) : at].rstrip()
+    while before.endswith("::"):
+        before = re.sub(r"\w*\Z", "", before[:-2].rstrip()).rstrip()
+    words = re.findall(r"\w+|\W", before[-_MOST_BEFORE:])
+    return words[-1] if words and words[-1].isidentifier() else ""
 
 
 # ---- macros ----
@@ -145,16 +155,18 @@ def _shown(path: Path) -> str:
 
 #: Comments and texts, so that no directive is found in them; and the directives that matter.
 _PIECE = re.compile(
-    r"""//(?:\\\r?\n|[^\n])*
+    r"""//(?:\\\r?\n|[^\n])*+
       | /\*.*?(?:\*/|\Z)
-      | R"(?P<fence>[^\s()\\]{0,16})\(.*?\)(?P=fence)"
-      | "(?:\\.|[^"\\\n])*"
-      | '(?:\\.|[^'\\\n])*'
+      | R"(?P<fence>[^\s()\\]{0,16})\(.*?(?:\)(?P=fence)"|\Z)
+      | "(?:\\.|[^"\\\n])*+"
+      | '(?:\\.|[^'\\\n])*+'
+      | \\.
       | ^[ \t]*\#[ \t]*(?:
             (?:include|import)[ \t]*(?:"(?P<file>[^"\n]+)"|<(?P<angled>[^>\n]+)>)[^\n]*
           | line[ \t]+(?P<number>\d+)(?:[ \t]*"(?P<name>[^"\n]*)")?[^\n]*
           | (?P<once>pragma[ \t]+once)\b[^\n]*
           | (?P<open>if|ifdef|ifndef)\b[^\n]*
+          | (?P<other>elif|elifdef|elifndef|else)\b[^\n]*
           | (?P<close>endif)\b[^\n]*
         )""",
     re.MULTILINE | re.DOTALL | re.VERBOSE,
@@ -162,12 +174,16 @@ _PIECE = re.compile(
 
 #: The beginning of a file that is all between `#ifndef X`, `#define X` and `#endif`.
 _GUARDED = re.compile(
-    r"""\A(?: \s | //[^\n]* | /\*.*?\*/ )*
+    r"""\A(?: \s++ | //(?:\\\r?\n|[^\n])*+ | /\*.*?\*/ )*+
         \#[ \t]*ifndef[ \t]+(?P<macro>\w+)[^\n]*\n
-        (?: \s | //[^\n]* | /\*.*?\*/ )*
+        (?: \s++ | //(?:\\\r?\n|[^\n])*+ | /\*.*?\*/ )*+
         \#[ \t]*define[ \t]+(?P=macro)\b""",
     re.DOTALL | re.VERBOSE,
 )
+
+
+#: Of all included files together; a header may come in both branches of an #if, at each of its levels.
+MOST_LETTERS = 1 << 24
 
 
 class Expansion:
@@ -175,18 +191,26 @@ class Expansion:
 
     A file that asks to be read once gets a guard, as `#pragma once` means little in the middle of a text: a macro that
     the compiler tests where the file comes again, under whatever `#if`.  Where it is certain that the compiler has read
-    the file, its text is not given again.
+    the file, its text is not given again: it stood outside of every `#if`, or in the branch that is still open.
     """
 
     def __init__(self, folders: tuple[Path, ...]) -> None:
         self.folders = folders
         self.guards: dict[Path, str] = {}  # files that ask to be read once, and their macros
-        self.certain: set[Path] = set()  # ... that no #if of ours can have hidden
+        #: ... that were read if this is: outside of any #if, and in each branch that is open.
+        self.certain: list[set[Path]] = [set()]
+        self.left = MOST_LETTERS
 
     def expand(
-        self, text: str, name: str, path: Path | None = None, above: tuple[Path, ...] = (), depth: int = 0
+        self,
+        text: str,
+        name: str,
+        path: Path | None = None,
+        above: tuple[Path, ...] = (),
+        is_guarded: bool = False,
     ) -> str:
-        """`text` with its includes; `above` are the files around it, `depth` the #ifs that it stands under."""
+        """`text` with its includes; `above` are the files around it; is_guarded: its first #if hides none of it."""
+        outside = len(self.certain)
         parts: list[str] = []
         at = 0
         counted, behind = 0, 2  # the number of the line behind the one that text[counted] stands on
@@ -194,44 +218,57 @@ class Expansion:
         for piece in _PIECE.finditer(text):
             if piece.lastgroup is None:  # a comment or a text
                 continue
-            depth += bool(piece["open"]) - bool(piece["close"])
+            if piece["open"]:
+                self.certain.append(self.certain[-1] if is_guarded else set())
+                is_guarded = False
+            elif piece["other"] and len(self.certain) > outside:
+                self.certain[-1] = set()
+            elif piece["close"] and len(self.certain) > outside:
+                self.certain.pop()
             behind += text.count("\n", counted, piece.start())
             counted = piece.start()
             replacement = None
             if piece["number"]:
                 shift, name = int(piece["number"]) - behind, piece["name"] or name
             elif piece["file"] or (piece["angled"] and self._find(piece["angled"], None)):
-                included = self._include(piece["file"] or piece["angled"], path, above, depth)
+                included = self._include(piece["file"] or piece["angled"], path, above)
                 replacement = f'{included}\n#line {behind + shift} "{name}"'
             elif piece["once"]:
                 replacement = ""
             if replacement is not None:
                 parts += [text[at : piece.start()], replacement]
                 at = piece.end()
+        del self.certain[outside:]
         return "".join([*parts, text[at:]])
 
-    def _include(self, file: str, path: Path | None, above: tuple[Path, ...], depth: int) -> str:
+    def _include(self, file: str, path: Path | None, above: tuple[Path, ...]) -> str:
         found = self._find(file, path)
         if found is None:
             places = ", ".join(map(_shown, self.folders)) or "none are given by include="
             return f"#error '{file}' file not found in the include folders ({places})"
         real = found.resolve()
-        if real in self.certain or (real in above and real in self.guards):
+        if any(real in read for read in self.certain) or (real in above and real in self.guards):
             return ""
         try:
             text = found.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeError) as error:
             return f"#error '{file}' cannot be read as UTF-8: {error}"
+        self.left -= len(text)
+        if self.left < 0:
+            raise ValueError(
+                f"Library: the files of include= give more than {MOST_LETTERS} letters, because a file comes again in "
+                f"each #if that includes it (the last is {_shown(found)}); include it outside of #if."
+            )
         is_guarded = _GUARDED.search(text) is not None
         if real in above:
             return "" if is_guarded else f"#error '{file}' includes itself"
         asks_once = any(piece["once"] for piece in _PIECE.finditer(text))
         if asks_once:
             self.guards.setdefault(real, f"METAL_DLPACK_ONCE_{len(self.guards)}")
-        if depth == 0 and (asks_once or is_guarded):
-            self.certain.add(real)
+        if asks_once or is_guarded:
+            self.certain[-1].add(real)
         name = _shown(found).replace("\\", "\\\\").replace('"', '\\"')
-        inside = self.expand(text, name, found, (*above, real), depth - is_guarded)
+        inside = self.expand(text, name, found, (*above, real), is_guarded)
         inside = f'#line 1 "{name}"\n{inside}'
         if not asks_once:
             return inside

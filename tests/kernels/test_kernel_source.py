@@ -6,6 +6,7 @@ import pytest
 
 import metal_dlpack as md
 from metal_dlpack import kernel_source
+from metal_dlpack.msl.tokens import TOKEN
 
 
 def compose(source, include=None, name=None, defines=None):
@@ -227,3 +228,79 @@ def test_errors_name_the_file_that_has_them(folder):
     x = md.zeros(1)
     kernel(x, n=1)
     assert x.tolist() == [4]
+
+
+# ---- long, hostile and decorated texts ----
+
+HEADS = {
+    "slashes": "/" * 64 + "\n",
+    "comments of comments": "// a // b // c // d\n" * 40,
+    "short comments": "/* a */\n" * 60,
+    "a box": "/" * 70 + "\n//" + " " * 66 + "//\n" + "/" * 70 + "\n",
+    "spaces": " \n\t" * 500,
+}
+
+
+@pytest.mark.parametrize("head", HEADS.values(), ids=HEADS)
+@pytest.mark.parametrize("asks", ["#pragma once\n", "#ifndef H\n#define H\n", ""], ids=["once", "guard", "neither"])
+def test_a_header_may_open_with_any_banner(folder, head, asks):
+    end = "#endif\n" if "ifndef" in asks else ""
+    there = folder({"a.h": f"{head}{asks}int a;\n{end}"})
+    text = '#include "a.h"\n' * 2
+    expanded = kernel_source.compose(text, (None, None, str(there), "safe"))
+    assert expanded.count("int a;") == (1 if asks else 2)
+
+
+@pytest.mark.parametrize("once", ["#pragma once\n{}", "#ifndef {1}\n#define {1}\n{0}#endif\n"], ids=["pragma", "guard"])
+def test_headers_that_include_each_other_under_an_if_are_given_once(folder, once):
+    levels = 40
+    body = ['#include "h{0}.h"\n#include "h{0}.h"\n'.format(n - 1) if n else "int a;\n" for n in range(levels)]
+    there = folder({f"h{n}.h": once.format(text, f"H{n}") for n, text in enumerate(body)})
+    text = f'#if 1\n#include "h{levels - 1}.h"\n#endif\n'
+    assert kernel_source.compose(text, (None, None, str(there), "safe")).count("int a;") == 1
+
+
+def test_a_file_of_one_branch_is_given_in_the_other_and_behind_them_too(folder):
+    there = folder({"a.h": "#pragma once\nint a;\n"})
+    text = '#if X\n#include "a.h"\n#else\n#include "a.h"\n#endif\n#include "a.h"\n#include "a.h"\n'
+    assert kernel_source.compose(text, (None, None, str(there), "safe")).count("int a;") == 3
+
+
+def test_files_that_come_in_each_branch_of_each_level_are_refused(folder, monkeypatch):
+    monkeypatch.setattr(kernel_source, "MOST_LETTERS", 100_000)
+    both = '#pragma once\n#if X\n#include "h{0}.h"\n#else\n#include "h{0}.h"\n#endif\n'
+    there = folder({f"h{n}.h": both.format(n - 1) if n else "int a;\n" for n in range(40)})
+    with pytest.raises(ValueError, match=r"more than 100000 letters.*outside of #if"):
+        kernel_source.compose('#include "h39.h"\n', (None, None, str(there), "safe"))
+
+
+HOSTILE = {
+    "quotes that never end": '"' + '\\"' * 20_000,
+    "raw strings that never end": 'R"(' * 20_000,
+    "comments that never end": "/*" * 20_000,
+    "spaces": " " * 60_000 + "x",
+    "names in names": "a::" * 20_000 + "x",
+    "one long word": "a" * 60_000,
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_patterns_look_at_each_letter_a_few_times(text):
+    """A quadratic pattern takes 10^9 steps here, and minutes; a linear one, no time that anybody sees."""
+    assert kernel_source.compose(text, (None, None, None, "fast")) == text
+    assert len(TOKEN.findall(text)) > 0
+
+
+@pytest.mark.parametrize(
+    ("line", "is_told"),
+    [
+        ("return metal::isnan(x);", True),
+        ("x = precise :: isinf ( x );", True),
+        ("bool isnan(float x);", False),
+        ("y.isnan(x);", False),
+        ("if (isnan(x)) y = 1;", True),
+        ("} else isnan(x);", True),
+    ],
+)
+def test_fast_math_warns_of_calls_not_of_declarations(line, is_told):
+    assert bool(list(kernel_source._not_finite(line, "a"))) == is_told

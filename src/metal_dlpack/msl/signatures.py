@@ -142,16 +142,16 @@ def _refuse_disagreement(kernel: str, own: list[_Signature], listed: Sequence[Bi
 # ---- a source that nothing has preprocessed ----
 
 _OF_NO_CODE = re.compile(
-    r"""(?P<comment> //(?:\\\r?\n|[^\n])* | /\*.*?(?:\*/|\Z) | \\\r?\n)
-      | R"(?P<fence>[^\s()\\]{0,16})\(.*?\)(?P=fence)" | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*'""",
+    r"""(?P<comment> //(?:\\\r?\n|[^\n])*+ | /\*.*?(?:\*/|\Z) | \\\r?\n)
+      | R"(?P<fence>[^\s()\\]{0,16})\(.*?(?:\)(?P=fence)"|\Z) | "(?:\\.|[^"\\\n])*+" | '(?:\\.|[^'\\\n])*+' | \\.""",
     re.DOTALL | re.VERBOSE,
 )
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\(([^()]*)\))?", re.MULTILINE)
 _CONDITION = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|endif)\b", re.MULTILINE)
 _MARK = re.compile(r"\bkernel\b(?=\s*(?:[\w\[\]]|,\s*\w|__attribute__))")
 _HOST_NAME = re.compile(
-    r"""host_name\s*\(\s*"(?P<given>[^"]*)"\s*\)[^;{}]*?
-        \b(?!decltype\b|max_total_threads|__attribute__)(?P<function>\w+)\s*(?:<[^;{}()]*>)?\s*(?=[(;])""",
+    r"""host_name\s*\(\s*"(?P<given>[^"]*)"\s*\)[^;{}]{0,1024}?
+        \b(?!decltype\b|max_total_threads|__attribute__)(?P<function>\w++)\s*+(?:<[^;{}()]{0,1024}>)?\s*+(?=[(;])""",
     re.VERBOSE,
 )
 _BEFORE_PARENTHESES = {"__attribute__", "alignas", "max_total_threads_per_threadgroup", "host_name"}
