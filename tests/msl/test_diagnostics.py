@@ -162,3 +162,18 @@ def test_lines_are_numbered_as_line_directives_say():
     assert lines['a"b.h', 40] == "forty"
     assert lines['a"b.h', 7] == "seven"
     assert lines["c.h", 9] == "nine"
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (
+            "use of undeclared identifier 'sin'; did you mean 'metal::sin'?",
+            "did you mean 'metal::sin'? Or begin the source ",
+        ),
+        ("no member named 'sn' in namespace 'metal'; did you mean 'sin'?", "in namespace 'metal'; did you mean 'sin'?"),
+        ("unknown type name 'vec2'; did you mean 'metal::detail::vec3'?", "did you mean 'vec3'?"),
+    ],
+)
+def test_a_hint_keeps_the_namespace_that_is_missing(said, shown):
+    assert shown in diagnostics.metal_names(said)

@@ -103,11 +103,20 @@ def numbered(text: str, name: str) -> Iterator[tuple[str, int, str, bool]]:
 
 def metal_names(text: str) -> str:
     """Spell types as Metal does: `_Float16` is half, `metal::vec<float, 4>` is float4."""
+    text, hint, name = text.partition("; did you mean '")
+    if hint:  # the name is the same, and the namespace is what is missing
+        return metal_names(text) + hint + _hinted(name)
     text = _NAMESPACE.sub("", text)
     text = _SCALAR.sub(lambda found: _SCALARS[found[0]], text)
     text = _VECTOR.sub(lambda found: f"{found[1] or ''}{found[2]}{found[3]}", text)
     text = _MATRIX.sub(r"\1\2x\3", text)
     return _ALSO.sub(r"'\1'", text)
+
+
+def _hinted(name: str) -> str:
+    if not name.startswith("metal::") or _NAMESPACE.match(name)[0] != "metal::":  # type: ignore[index]
+        return metal_names(name)
+    return f"{name} Or begin the source with `using namespace metal;`."
 
 
 def is_ours(file: str) -> bool:
