@@ -1,5 +1,6 @@
 """Includes: expanded where they stand, under whatever #if, and every line keeps its number."""
 
+import random
 import re
 
 import pytest
@@ -41,6 +42,9 @@ def lines_of(text):
         elif line.startswith("#if"):
             seen.append(words[1] == "0")
             skipped += seen[-1]
+        elif line.startswith("#else"):
+            seen[-1] = not seen[-1]
+            skipped += 1 if seen[-1] else -1
         elif line.startswith("#define") and not skipped:
             defined.add(words[1])
         elif line.startswith("#endif"):
@@ -110,6 +114,55 @@ def test_headers_that_all_include_all_stay_small(folder):
     files = {f"h{i}.h": "#pragma once\n" + "".join(f'#include "h{j}.h"\n' for j in range(i)) for i in range(30)}
     text = compose('#include "h29.h"\n', folder(files))
     assert len(text) < 200_000
+
+
+def read_by_hand(files, name, once):
+    """The lines that a preprocessor comes to; `once` are the files that it does not read again."""
+    active, found = [True], []
+    for line in files[name].splitlines():
+        if line.startswith("#if "):
+            active.append(line == "#if 1")
+        elif line == "#else":
+            active[-1] = not active[-1]
+        elif line == "#endif":
+            active.pop()
+        elif all(active):
+            if line == "#pragma once":
+                once.add(name)
+            elif not line.startswith("#include"):
+                found.append(line)
+            elif (file := line.split('"')[1]) not in once:
+                found += read_by_hand(files, file, once)
+    return found
+
+
+def test_what_is_read_is_what_a_preprocessor_reads_whatever_the_ifs(folder):
+    draw = random.Random(0)
+    for _ in range(60):
+        files = {}
+        for number in range(5):  # each may include those before it
+            lines = ["#pragma once"] * draw.randint(0, 1)
+            for part in range(draw.randint(1, 5)):
+                some = [
+                    f"f{number}.{part}",
+                    *(f'#include "{name}"' for name in draw.choices(list(files), k=2 * bool(files))),
+                ]
+                if draw.random() < 0.6:
+                    at = draw.randint(0, len(some))
+                    some = [
+                        f"#if {draw.randint(0, 1)}",
+                        *some[:at],
+                        *(["#else", *some[at:]] * draw.randint(0, 1)),
+                        "#endif",
+                    ]
+                lines += some
+            files[f"h{number}.h"] = "\n".join(lines) + "\n"
+        text = compose('#include "h4.h"\n#if 1\n#include "h3.h"\n#endif\n#include "h3.h"\n', folder(files))
+        once = set()
+        wanted = [
+            line for name in ("h4.h", "h3.h", "h3.h") if name not in once for line in read_by_hand(files, name, once)
+        ]
+        assert [line for *_, line in lines_of(text)] == wanted, files
 
 
 def test_a_users_own_line_counts_on(folder):
