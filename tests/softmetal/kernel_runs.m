@@ -472,8 +472,7 @@ CASE(an_image_that_is_open_twice_lives_until_the_last_release)
     soft_launch launch = make_line(64, 64, out);
     run_image(one, &launch);
     check_rotation(out, 64, 64);
-    soft_image_place place = soft_image_where(one);
     const char *facts = (const char *)one->image;
-    CHECK(facts >= place.base && facts < place.base + place.nbytes);
+    CHECK(facts >= one->base && facts < one->base + one->nbytes);
     soft_image_release(one);
 }

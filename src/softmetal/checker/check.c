@@ -41,6 +41,32 @@ stop_overdue(soft_check *check, const void *site)
     stop_with(check, found, site);
 }
 
+/* The stack below the caller, for what the checker calls: also for allocations, whose locks a handler
+ * must not leave.  Without it the launch stops here. */
+#define ROOM_NBYTES ((uintptr_t)16 << 10)
+
+SOFT_ON_FIBER static inline void
+need_room(soft_check *check, const void *site)
+{
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    if (__builtin_expect(here - check->stack_low < ROOM_NBYTES, 0)) {
+        stop_with(check, (soft_finding){.kind = SOFT_FOUND_STACK, .first = here}, site);
+    }
+}
+
+SOFT_ON_FIBER void
+soft_check_room(const void *site)
+{
+    need_room(current, site);
+}
+
+/* In a handler of a signal. */
+static uintptr_t
+stack_low(void)
+{
+    return current->stack_low;
+}
+
 /* In a signal's handler: the next access of the kernel is looked at from the beginning. */
 static void
 hurry(void)
@@ -117,6 +143,8 @@ soft_check_begin(const soft_check_launch *launch)
     check->guard.image_low = check->image_base;
     check->guard.image_high = check->image_base + launch->image_nbytes;
     check->guard.leave = leave_kernel;
+    check->guard.stack_low = stack_low;
+    check->guard.is_checked = true;
     check->guard.hurry = hurry;
     check->watch = launch->image->watch;
     take_watch(check->watch);
@@ -228,6 +256,7 @@ soft_check_switch(const soft_thread *thread, soft_u32 count, const void *low, co
 SOFT_ON_FIBER void
 soft_check_wait(soft_u32 mem_flags, const void *site)
 {
+    need_room(current, site);
     if (current->is_overdue) {
         stop_overdue(current, site);
     }
@@ -389,6 +418,7 @@ soft_check_access(const void *address, soft_u64 nbytes, soft_u32 how, soft_site 
     soft_check *check = current;
     uintptr_t at = (uintptr_t)address;
     const soft_range *range = site->range;
+    need_room(check, site->code);
     if (site->era != check->era || !is_part(at - range->base, nbytes, range->nbytes) ||
         check->rewrite.range != NULL) {
         access_elsewhere(check, at, nbytes, how, site);
@@ -401,6 +431,7 @@ soft_check_access(const void *address, soft_u64 nbytes, soft_u32 how, soft_site 
 SOFT_ON_FIBER void
 soft_check_count(const void *address, soft_counted *counted, const void *site)
 {
+    need_room(current, site);
     soft_count_access(current, (uintptr_t)address, counted, site);
 }
 
@@ -413,6 +444,7 @@ soft_check_stop_for(soft_u32 why, soft_u64 first, soft_u64 second, const void *s
         [SOFT_STOP_DIVISION] = SOFT_FOUND_DIVISION,
         [SOFT_STOP_SHIFT] = SOFT_FOUND_SHIFT,
     };
+    need_room(current, site);
     soft_finding found =
         why == SOFT_STOP_MISALIGNED
             ? soft_memory_refuse_misaligned(current, (uintptr_t)first, (size_t)second)

@@ -43,6 +43,8 @@ void soft_check_place(const void *address, size_t nbytes, soft_u32 number, bool 
 void soft_check_switch(const soft_thread *thread, soft_u32 count, const void *low,
                        const void *high);
 
+/* The running thread is about to be switched from: stops the launch if its stack ends. */
+void soft_check_room(const void *site);
 /* The running thread comes to a threadgroup_barrier.  (Call it before another thread runs.) */
 void soft_check_wait(soft_u32 mem_flags, const void *site);
 /* Every thread that has not returned waits, and the barrier opens.  Reports divergence, and then

@@ -1,6 +1,6 @@
 /* check_guard.c: see check_guard.h.
  *
- * Owns:    the earlier handlers and the number of guards, behind `lock`.
+ * Owns:    the earlier handlers, and the number of checked launches, behind `lock`.
  * Calls:   sigaction, sigaltstack, timer_create.
  * Threads: the handler runs on any thread and looks at that thread's guard alone.
  */
@@ -16,6 +16,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "softmetal/fiber.h"
 #include "softmetal/host.h"
 
 #define SIGNAL_STACK_NBYTES ((size_t)64 << 10)
@@ -26,12 +27,26 @@
 #endif
 #define PATIENCE 25 /* nudges after which a kernel counts as one that touches no memory */
 
+#define FAULT_COUNT 5
 static const int watched[] = {SIGSEGV, SIGBUS, SIGILL, SIGTRAP, SIGFPE, SIGURG};
 #define WATCHED_COUNT (sizeof watched / sizeof watched[0])
 
+/* What a layer of handlers lies on.  A handler that came between the two finds the lower one, which
+ * never hands on to it: no signal goes round in a circle. */
+typedef struct layer {
+    struct sigaction action;
+    struct sigaction earlier[WATCHED_COUNT];
+} layer;
+static void handle_always(int number, siginfo_t *info, void *context);
+static void handle_while_checked(int number, siginfo_t *info, void *context);
+static layer always = {.action.sa_sigaction = handle_always};
+static layer while_checked = {.action.sa_sigaction = handle_while_checked};
+
+static pthread_once_t always_once = PTHREAD_ONCE_INIT;
+static pthread_key_t stacks_key;
+static bool has_key; /* of stacks_key */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static int guard_count; /* of all threads */
-static struct sigaction earlier[WATCHED_COUNT];
+static int guard_count; /* of checked launches, on all threads */
 
 /* In the static block: a handler must not make the loader allocate. */
 static _Thread_local __attribute__((tls_model("initial-exec"))) soft_guard *mine;
@@ -41,6 +56,11 @@ static uintptr_t
 instruction_of(const ucontext_t *context)
 {
     return (uintptr_t)context->uc_mcontext.gregs[REG_RIP];
+}
+static uintptr_t
+stack_pointer_of(const ucontext_t *context)
+{
+    return (uintptr_t)context->uc_mcontext.gregs[REG_RSP];
 }
 static void
 go_on_at(ucontext_t *context, void (*function)(void), char *stack_top)
@@ -54,6 +74,11 @@ instruction_of(const ucontext_t *context)
 {
     return (uintptr_t)context->uc_mcontext.pc;
 }
+static uintptr_t
+stack_pointer_of(const ucontext_t *context)
+{
+    return (uintptr_t)context->uc_mcontext.sp;
+}
 static void
 go_on_at(ucontext_t *context, void (*function)(void), char *stack_top)
 {
@@ -64,13 +89,13 @@ go_on_at(ucontext_t *context, void (*function)(void), char *stack_top)
 
 /* What would have been, were this handler not here. */
 static void
-hand_on(int number, siginfo_t *info, void *context)
+hand_on(const layer *layer, int number, siginfo_t *info, void *context)
 {
     size_t index = 0;
     while (watched[index] != number) {
         index += 1;
     }
-    const struct sigaction *action = &earlier[index];
+    const struct sigaction *action = &layer->earlier[index];
     if (action->sa_flags & SA_SIGINFO) {
         action->sa_sigaction(number, info, context);
     }
@@ -85,87 +110,177 @@ hand_on(int number, siginfo_t *info, void *context)
     }
 }
 
+/* May what the signal has interrupted be left for good? */
+static bool
+is_kernel(const soft_guard *guard, int number, const siginfo_t *info, const ucontext_t *context)
+{
+    uintptr_t at = instruction_of(context);
+    if (guard == NULL || guard->signal != 0) {
+        return false;
+    }
+    /* mutant survives (bound #2): no code lies behind the image */
+    if (at >= guard->image_low && at < guard->image_high) {
+        return true;
+    }
+    if (number == SIGSEGV && at == (uintptr_t)info->si_addr) {
+        return true; /* it jumped into nowhere */
+    }
+    uintptr_t low = guard->stack_low();
+    if (number == SIGSEGV && low - (uintptr_t)info->si_addr - 1 < SOFT_BELOW_STACK_NBYTES) {
+        return true;
+    }
+    return !guard->is_checked && stack_pointer_of(context) - low + SOFT_BELOW_STACK_NBYTES <
+                                     SOFT_FIBER_STACK_NBYTES + SOFT_BELOW_STACK_NBYTES;
+}
+
 static void
-handle(int number, siginfo_t *info, void *context)
+handle(const layer *layer, int number, siginfo_t *info, void *context)
 {
     int error = errno;
     soft_guard *guard = mine;
-    uintptr_t at = instruction_of(context);
-    bool is_kernel =
-        /* mutant survives (bound #2): no code lies behind the image */
-        guard != NULL && guard->signal == 0 && at >= guard->image_low && at < guard->image_high;
-    if (guard != NULL && guard->signal == 0 && number == SIGSEGV &&
-        at == (uintptr_t)info->si_addr) {
-        is_kernel = true; /* it jumped into nowhere */
-    }
+    bool may_leave = is_kernel(guard, number, info, context);
     if (number == SIGURG && guard != NULL && soft_monotonic_ns() >= guard->deadline_ns) {
         guard->hurry();
-        if (++guard->nudges < PATIENCE || !is_kernel) {
+        if (++guard->nudges < PATIENCE || !may_leave) {
             return; /* the next one may find it there */
         }
     }
-    else if (!is_kernel || number == SIGURG || info->si_code <= 0) {
-        hand_on(number, info, context);
+    else if (!may_leave || number == SIGURG || info->si_code <= 0) {
+        hand_on(layer, number, info, context);
         errno = error;
         return;
     }
     guard->signal = number;
     guard->address = (uintptr_t)info->si_addr;
-    guard->instruction = at;
-    go_on_at(context, guard->leave,
-             (char *)guard->stacks + SIGNAL_STACK_NBYTES + LEAVE_STACK_NBYTES);
+    guard->instruction = instruction_of(context);
+    go_on_at(context, guard->leave, guard->leave_stack_top);
     errno = error;
 }
 
 static void
-install(void)
+handle_always(int number, siginfo_t *info, void *context)
 {
-    struct sigaction action = {.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
-    action.sa_sigaction = handle;
-    for (size_t i = 0; i < WATCHED_COUNT; i++) {
-        sigaction(watched[i], &action, &earlier[i]);
+    handle(&always, number, info, context);
+}
+
+static void
+handle_while_checked(int number, siginfo_t *info, void *context)
+{
+    handle(&while_checked, number, info, context);
+}
+
+static void
+install(layer *layer, size_t count)
+{
+    layer->action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
+    for (size_t i = 0; i < count; i++) {
+        sigaction(watched[i], &layer->action, &layer->earlier[i]);
     }
 }
 
 /* Give the signals back, but not from somebody who took them in the meantime. */
 static void
-uninstall(void)
+uninstall(const layer *layer)
 {
     for (size_t i = 0; i < WATCHED_COUNT; i++) {
         struct sigaction now;
         sigaction(watched[i], NULL, &now);
-        if (now.sa_flags & SA_SIGINFO && now.sa_sigaction == handle) {
-            sigaction(watched[i], &earlier[i], NULL);
+        if (now.sa_flags & SA_SIGINFO && now.sa_sigaction == layer->action.sa_sigaction) {
+            sigaction(watched[i], &layer->earlier[i], NULL);
         }
     }
 }
 
-static bool
-take_stacks(soft_guard *guard)
+/* ---- an OS thread that runs kernels ---- */
+
+typedef struct thread_stacks {
+    _Alignas(64) char of_signals[SIGNAL_STACK_NBYTES];
+    char of_leave[LEAVE_STACK_NBYTES];
+    stack_t earlier;
+} thread_stacks;
+
+/* The thread ends. */
+static void
+drop_stacks(void *value)
 {
-    void *stacks = mmap(NULL, SIGNAL_STACK_NBYTES + LEAVE_STACK_NBYTES, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (stacks == MAP_FAILED) {
-        /* mutant survives (constant returned): then only a kernel that faults ends the process */
-        return false;
+    thread_stacks *stacks = value;
+    sigaltstack(&stacks->earlier, NULL);
+    munmap(stacks, sizeof *stacks);
+}
+
+static void
+begin_always(void)
+{
+    if (pthread_key_create(&stacks_key, drop_stacks) == 0) {
+        install(&always, FAULT_COUNT);
+        has_key = true;
     }
-    stack_t ours = {.ss_sp = stacks, .ss_size = SIGNAL_STACK_NBYTES};
-    sigaltstack(&ours, &guard->earlier_stack);
-    guard->stacks = stacks;
-    return true;
 }
 
 /* A thread of softmetal's blocks all signals. */
 static void
-unblock(soft_guard *guard)
+unblock(size_t first, size_t end, sigset_t *earlier)
 {
     sigset_t set;
     sigemptyset(&set);
-    for (size_t i = 0; i < WATCHED_COUNT; i++) {
+    for (size_t i = first; i < end; i++) {
         sigaddset(&set, watched[i]);
     }
-    pthread_sigmask(SIG_UNBLOCK, &set, &guard->earlier_mask);
+    pthread_sigmask(SIG_UNBLOCK, &set, earlier);
 }
+
+/* Once a thread: its faults reach the handlers, on a stack of its own.  NULL: there is no memory. */
+static thread_stacks *
+take_stacks(void)
+{
+    pthread_once(&always_once, begin_always);
+    thread_stacks *stacks = has_key ? pthread_getspecific(stacks_key) : NULL;
+    if (stacks != NULL || !has_key) {
+        return stacks;
+    }
+    stacks =
+        mmap(NULL, sizeof *stacks, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (stacks == MAP_FAILED) {
+        /* mutant survives (constant returned): then only a kernel that faults ends the process */
+        return NULL;
+    }
+    if (pthread_setspecific(stacks_key, stacks) != 0) {
+        munmap(stacks, sizeof *stacks);
+        return NULL;
+    }
+    stack_t ours = {.ss_sp = stacks->of_signals, .ss_size = sizeof stacks->of_signals};
+    sigaltstack(&ours, &stacks->earlier);
+    unblock(0, FAULT_COUNT, NULL);
+    return stacks;
+}
+
+static bool
+set_guard(soft_guard *guard)
+{
+    thread_stacks *stacks = take_stacks();
+    if (stacks == NULL) {
+        return false;
+    }
+    guard->leave_stack_top = stacks->of_leave + sizeof stacks->of_leave;
+    guard->signal = 0;
+    mine = guard;
+    return true;
+}
+
+void
+soft_guard_set(soft_guard *guard)
+{
+    guard->deadline_ns = SOFT_FOREVER;
+    (void)set_guard(guard);
+}
+
+void
+soft_guard_clear(void)
+{
+    mine = NULL;
+}
+
+/* ---- a checked launch ---- */
 
 /* Nudges the thread from its deadline on.  Without it a kernel may hang, and that is all. */
 static void
@@ -184,21 +299,19 @@ start_timer(soft_guard *guard, uint64_t seconds)
 bool
 soft_guard_enter(soft_guard *guard, uint64_t seconds)
 {
-    if (!take_stacks(guard)) {
-        return false;
-    }
-    guard->signal = 0;
     guard->nudges = 0;
     guard->deadline_ns =
         seconds != 0 ? soft_monotonic_after(seconds, 1000000000) : SOFT_FOREVER;
-    mine = guard;
+    if (!set_guard(guard)) {
+        return false;
+    }
     pthread_mutex_lock(&lock);
     if (guard_count++ == 0) {
-        install();
+        install(&while_checked, WATCHED_COUNT);
     }
     pthread_mutex_unlock(&lock);
     start_timer(guard, seconds);
-    unblock(guard);
+    unblock(FAULT_COUNT, WATCHED_COUNT, &guard->earlier_mask);
     return true;
 }
 
@@ -210,12 +323,10 @@ soft_guard_exit(soft_guard *guard)
             guard->timer); /* what it has sent comes now, before the signal is blocked */
     }
     pthread_sigmask(SIG_SETMASK, &guard->earlier_mask, NULL);
-    mine = NULL;
+    soft_guard_clear();
     pthread_mutex_lock(&lock);
     if (--guard_count == 0) {
-        uninstall();
+        uninstall(&while_checked);
     }
     pthread_mutex_unlock(&lock);
-    sigaltstack(&guard->earlier_stack, NULL);
-    munmap(guard->stacks, SIGNAL_STACK_NBYTES + LEAVE_STACK_NBYTES);
 }

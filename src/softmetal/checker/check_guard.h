@@ -5,12 +5,16 @@
  * nowhere, a trap that clang put behind an array, a division by zero, no stack left): a handler of
  * SIGSEGV, SIGBUS, SIGILL, SIGTRAP, SIGFPE on a stack of its own.  Or the launch takes longer than
  * allowed: a timer sends the thread SIGURG until that finds it in the image.  Either way the
- * thread goes on in `leave`, on a small stack.  Nothing of ours is interrupted: code outside the
- * image, ours and the C library's, is never left so, and its faults go to the earlier handlers.
+ * thread goes on in `leave`, on a small stack.  Of a checked launch nothing of ours is interrupted: code
+ * outside the image is left only where the stack has ended, which the checker's own looks at first
+ * (need_room in check.c).  A launch that is not checked is left wherever it is on a fiber: what runs
+ * there is the image, what it calls of the C library (memcpy, memset, mathematics), and a run time
+ * without locks.  All other faults go to the earlier handlers.
  *
- * The handlers are installed while a checked kernel runs, and hand on what is not theirs.
+ * The handlers are installed when the first kernel runs, and stay; on top of whatever came later they
+ * are installed while a checked kernel runs.  They hand on what is not theirs.
  *
- * Owns:    the handlers; a timer and a stack for each guard.
+ * Owns:    the handlers; the stacks of each OS thread that runs kernels; a timer for each checked launch.
  * Calls:   pthread, sigaction, timer_create.
  * Threads: a guard belongs to the OS thread that entered it.
  */
@@ -23,9 +27,14 @@
 #include <stdint.h>
 #include <time.h>
 
+#define SOFT_BELOW_STACK_NBYTES \
+    ((uintptr_t)64 << 10) /* an address so near below a stack was reached by leaving it */
+
 typedef struct soft_guard {
     uintptr_t image_low, image_high; /* instructions there may be left for good */
     void (*leave)(void);             /* never returns */
+    uintptr_t (*stack_low)(void);    /* the end of the fiber's stack; called by a handler */
+    bool is_checked;                 /* else whatever runs on the fiber may be left as well */
     void (*hurry)(void); /* makes the next access stop the launch; called by a handler */
     /* Why: for `leave`. */
     int signal;            /* SIGURG: out of time */
@@ -37,12 +46,16 @@ typedef struct soft_guard {
     timer_t timer;
     sigset_t earlier_mask;
     uint64_t deadline_ns;
-    void *stacks;
-    stack_t earlier_stack; /* of signals */
+    char *leave_stack_top;
 } soft_guard;
 
-/* Guard this OS thread for `seconds` (0: without a limit); the first two fields are filled.
- * False: there is no memory. */
+/* Guard what this OS thread runs next, without a limit of time: the first four fields are filled.
+ * Without memory for the stacks it is not guarded. */
+void soft_guard_set(soft_guard *guard);
+void soft_guard_clear(void);
+
+/* Guard a checked launch on this OS thread for `seconds` (0: without a limit); the first five are
+ * filled.  False: there is no memory. */
 bool soft_guard_enter(soft_guard *guard, uint64_t seconds);
 void soft_guard_exit(soft_guard *guard);
 

@@ -1,7 +1,9 @@
 /* soft_storage.c: allocates the bytes of buffers.
  *
- * Owns:    the blocks.  Small ones come from the heap, so that a sanitizer sees the end of
- *          each; large ones are mapped, so that a page costs nothing before it is touched.
+ * Owns:    the blocks.  They are mapped, with a page behind them that nobody may touch: a kernel that
+ *          passes the end of the last page stops there.  Of many buffers the small ones come from
+ *          the heap, and the large ones have no guard, for a process may have 65530 mappings; and
+ *          small ones do under AddressSanitizer, which sees the end of each.
  * Calls:   mmap, posix_memalign, settings.h, race_shadow.h.
  * Threads: any.
  */
@@ -17,7 +19,13 @@
 
 #include "softmetal/settings.h"
 
-#define HEAP_MOST 32768 /* bytes; larger blocks are mapped */
+#define HEAP_MOST 32768   /* bytes; larger blocks are always mapped */
+#define GUARDED_MOST 8192 /* blocks, each two mappings; later ones join their neighbours' */
+#ifdef __SANITIZE_ADDRESS__
+#define MAPS_SMALL 0
+#else
+#define MAPS_SMALL 1
+#endif
 #define POISON 0xCD
 
 size_t
@@ -33,47 +41,76 @@ round_to_pages(size_t nbytes)
     return (nbytes + page - 1) / page * page;
 }
 
-/* A page without access follows each mapped block, so that overruns fault. */
-static size_t
-mapped_size(size_t nbytes)
+static int guarded_count; /* atomic */
+
+static bool
+take_guard(void)
 {
-    return round_to_pages(nbytes) + soft_storage_page_size();
+    if (__atomic_add_fetch(&guarded_count, 1, __ATOMIC_RELAXED) <= GUARDED_MOST) {
+        return true;
+    }
+    __atomic_sub_fetch(&guarded_count, 1, __ATOMIC_RELAXED);
+    return false;
+}
+
+static void
+give_guard_back(void)
+{
+    __atomic_sub_fetch(&guarded_count, 1, __ATOMIC_RELAXED);
 }
 
 static char *
-allocate_block(size_t nbytes)
+map_block(size_t nbytes, bool is_guarded)
 {
-    if (nbytes <= HEAP_MOST) {
-        void *block = NULL;
-        if (posix_memalign(&block, soft_storage_page_size(), nbytes) != 0) {
-            return NULL;
-        }
-        return memset(block, 0, nbytes);
-    }
-    void *block = mmap(NULL, mapped_size(nbytes), PROT_NONE,
+    size_t guard = is_guarded ? soft_storage_page_size() : 0;
+    int access = is_guarded ? PROT_NONE : PROT_READ | PROT_WRITE;
+    void *block = mmap(NULL, round_to_pages(nbytes) + guard, access,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     /* mutant survives (condition never): mprotect refuses it as well */
     if (block == MAP_FAILED) {
         return NULL;
     }
-    if (mprotect(block, round_to_pages(nbytes), PROT_READ | PROT_WRITE) != 0) {
-        munmap(block, mapped_size(nbytes));
+    if (is_guarded && mprotect(block, round_to_pages(nbytes), PROT_READ | PROT_WRITE) != 0) {
+        munmap(block, round_to_pages(nbytes) + guard);
         return NULL;
     }
     return block;
 }
 
-static void
-free_block(char *block, size_t nbytes)
+static char *
+allocate_block(soft_storage *storage)
 {
-    if (block == NULL) {
+    size_t nbytes = storage->nbytes;
+    storage->is_guarded = (MAPS_SMALL || nbytes > HEAP_MOST) && take_guard();
+    if (storage->is_guarded || nbytes > HEAP_MOST) {
+        char *mapped = map_block(nbytes, storage->is_guarded);
+        if (mapped == NULL && storage->is_guarded) {
+            give_guard_back();
+        }
+        return mapped;
+    }
+    void *block = NULL;
+    if (posix_memalign(&block, soft_storage_page_size(), nbytes) != 0) {
+        return NULL;
+    }
+    return memset(block, 0, nbytes);
+}
+
+static void
+free_block(const soft_storage *storage)
+{
+    if (storage->bytes == NULL) {
         return;
     }
-    if (nbytes <= HEAP_MOST) {
-        free(block);
+    if (storage->is_guarded) {
+        munmap(storage->bytes, round_to_pages(storage->nbytes) + soft_storage_page_size());
+        give_guard_back();
+    }
+    else if (storage->nbytes > HEAP_MOST) {
+        munmap(storage->bytes, round_to_pages(storage->nbytes));
     }
     else {
-        munmap(block, mapped_size(nbytes));
+        free(storage->bytes);
     }
 }
 
@@ -123,7 +160,7 @@ soft_storage_new(soft_storage_mode mode, size_t nbytes, const void *bytes, bool 
         free(storage);
         return NULL;
     }
-    storage->bytes = no_copy ? (char *)bytes : allocate_block(nbytes);
+    storage->bytes = no_copy ? (char *)bytes : allocate_block(storage);
     if (storage->bytes == NULL) {
         soft_storage_release(storage);
         return NULL;
@@ -152,7 +189,7 @@ soft_storage_release(soft_storage *storage)
     }
     __atomic_sub_fetch(storage->account, charged_nbytes(storage), __ATOMIC_RELAXED);
     if (!storage->is_foreign) {
-        free_block(storage->bytes, storage->nbytes);
+        free_block(storage);
     }
     soft_race_shadow_free(storage->shadow);
     free(storage->released);

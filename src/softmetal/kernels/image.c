@@ -30,6 +30,34 @@ find_image(void *library, const char *path, char *error, size_t error_nbytes)
     return image;
 }
 
+static int
+measure(struct dl_phdr_info *library, size_t info_nbytes, void *context)
+{
+    soft_loaded_image *loaded = context;
+    (void)info_nbytes;
+    if ((const char *)library->dlpi_addr != loaded->base) {
+        return 0;
+    }
+    for (int index = 0; index < library->dlpi_phnum; index++) {
+        const ElfW(Phdr) *segment = &library->dlpi_phdr[index];
+        size_t end = segment->p_vaddr + segment->p_memsz;
+        if (segment->p_type == PT_LOAD && end > loaded->nbytes) {
+            loaded->nbytes = end;
+        }
+    }
+    return 1;
+}
+
+static void
+find_place(soft_loaded_image *loaded)
+{
+    Dl_info info;
+    if (dladdr(loaded->image, &info) != 0) {
+        loaded->base = info.dli_fbase;
+        dl_iterate_phdr(measure, loaded);
+    }
+}
+
 soft_loaded_image *
 soft_image_open(const char *path, const char *name, char *error, size_t error_nbytes)
 {
@@ -57,6 +85,7 @@ soft_image_open(const char *path, const char *name, char *error, size_t error_nb
         soft_image_release(loaded);
         return NULL;
     }
+    find_place(loaded);
     __atomic_store_n(&loaded->image->runtime, &soft_threadgroup_runtime, __ATOMIC_RELEASE);
     return loaded;
 }
@@ -79,34 +108,4 @@ soft_image_release(soft_loaded_image *image)
         dlclose(image->library);
     }
     free(image);
-}
-
-static int
-measure(struct dl_phdr_info *library, size_t info_nbytes, void *context)
-{
-    soft_image_place *place = context;
-    (void)info_nbytes;
-    if ((const char *)library->dlpi_addr != place->base) {
-        return 0;
-    }
-    for (int index = 0; index < library->dlpi_phnum; index++) {
-        const ElfW(Phdr) *segment = &library->dlpi_phdr[index];
-        size_t end = segment->p_vaddr + segment->p_memsz;
-        if (segment->p_type == PT_LOAD && end > place->nbytes) {
-            place->nbytes = end;
-        }
-    }
-    return 1;
-}
-
-soft_image_place
-soft_image_where(const soft_loaded_image *image)
-{
-    soft_image_place place = {NULL, 0};
-    Dl_info info;
-    if (dladdr(image->image, &info) != 0) {
-        place.base = info.dli_fbase;
-        dl_iterate_phdr(measure, &place);
-    }
-    return place;
 }

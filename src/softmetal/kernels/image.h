@@ -19,6 +19,9 @@ typedef struct soft_loaded_image {
     int references;    /* atomic */
     void *library;     /* owned */
     soft_image *image; /* what the kernel says of itself; borrowed from the library */
+    const char
+        *base;     /* where the loader has put it: addresses of its code, less this, are ... */
+    size_t nbytes; /* ... offsets in the file, up to the end of its last segment */
     uint64_t
         group_ns; /* of one of its threadgroups, as the last launch found; 0: not known; atomic */
     int has_counted;  /* a launch of it was counted for all (counts.h); atomic */
@@ -33,14 +36,6 @@ soft_loaded_image *soft_image_open(const char *path, const char *name, char *err
                                    size_t error_nbytes);
 soft_loaded_image *soft_image_retain(soft_loaded_image *image); /* gives it back */
 void soft_image_release(soft_loaded_image *image);              /* NULL is allowed */
-
-/* Where the loader has put it: the addresses of its code, less the first, are offsets in the
- * file. */
-typedef struct soft_image_place {
-    const char *base;
-    size_t nbytes; /* to the end of the last segment */
-} soft_image_place;
-soft_image_place soft_image_where(const soft_loaded_image *image);
 
 /* Run every thread of the grid, and return when all are done: on the calling thread, and on
  * SOFTMETAL_KERNEL_THREADS - 1 others if it takes more than a few microseconds.

@@ -224,12 +224,11 @@ run_checked(work *work, soft_threadgroup *group, const soft_loaded_image *image,
             size_t error_nbytes)
 {
     const char *kernel = work->run.launch->kernel;
-    soft_image_place place = soft_image_where(image);
     soft_check_launch launch = {
         .kernel = kernel != NULL ? kernel : "kernel",
         .image_path = image->path,
-        .image_base = place.base,
-        .image_nbytes = place.nbytes,
+        .image_base = image->base,
+        .image_nbytes = image->nbytes,
         .image = work->run.image,
         .launch = work->run.launch,
         .abandon = soft_threadgroup_abandon,
@@ -289,6 +288,8 @@ soft_image_run(soft_loaded_image *image, const soft_launch *launch, char *error,
     const softmetal_recorder *recorder = soft_recorder_current();
     uint64_t begin_ns = recorder != NULL ? soft_monotonic_ns() : 0;
     work work = {.run = {.image = facts, .launch = launch, .group_count = group_count}};
+    work.run.code_low = (uintptr_t)image->base;
+    work.run.code_high = work.run.code_low + image->nbytes;
     work.run.is_checked = facts->is_checked;
     work.run.is_poisoned = soft_settings_get(SOFT_POISON) != 0;
     soft_shuffle_begin(&work.run.shuffle, group_count);

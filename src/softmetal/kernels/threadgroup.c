@@ -63,6 +63,22 @@ soft_threadgroup_abandon(void)
     stop_run("The kernel was stopped."); /* the checker has a text of its own */
 }
 
+/* In a handler of a signal. */
+static uintptr_t
+stack_low(void)
+{
+    return (uintptr_t)running->current->stack;
+}
+
+/* On the guard's stack: the processor has complained, and nobody checks. */
+SOFT_ON_FIBER static void
+leave_kernel(void)
+{
+    char text[SOFT_STOP_TEXT_NBYTES];
+    soft_fault_describe(&running->guard, running->run->image, running->run->launch, text);
+    stop_run(text);
+}
+
 /* ---- threadgroups ---- */
 
 /* The next one whose turn it is, is the first that can run. */
@@ -386,6 +402,9 @@ simd_exchange(const void *bytes, soft_u32 nbytes, const soft_u8 **values, const 
 {
     soft_threadgroup *group = running;
     soft_simdgroup *simdgroup = &group->simdgroups[group->simdgroup];
+    if (group->run->is_checked) {
+        soft_check_room(site);
+    }
     soft_simdgroup_come(simdgroup, group->lane, bytes, nbytes, site);
     let_others_run(group);
     *values = soft_simdgroup_values(simdgroup);
@@ -464,7 +483,17 @@ soft_threadgroup_run(soft_threadgroup *group, soft_run *run, uint64_t first, uin
         begin_thread(group, fiber);
         tell_checker(group, 1);
     }
+    if (!run->is_checked) {
+        group->guard = (soft_guard){.image_low = run->code_low,
+                                    .image_high = run->code_high,
+                                    .leave = leave_kernel,
+                                    .stack_low = stack_low};
+        soft_guard_set(&group->guard);
+    }
     soft_fiber_switch(&group->host, fiber->stack_pointer);
+    if (!run->is_checked) {
+        soft_guard_clear();
+    }
     running = NULL;
     if (group->current == NULL) {
         reset_fibers(group);

@@ -13,7 +13,7 @@
  * threadgroup, so that a kernel that never waits never switches.
  *
  * Owns:    the fibers and the memory of threadgroups.
- * Calls:   fiber.h, simdgroup.h, placement.h, check.h.
+ * Calls:   fiber.h, simdgroup.h, placement.h, fault.h, check.h.
  * Threads: a soft_threadgroup is one OS thread's from take to give_back.
  */
 #ifndef SOFT_THREADGROUP_H
@@ -23,18 +23,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "softmetal/checker/check_guard.h"
 #include "softmetal/fiber.h"
+#include "softmetal/kernels/fault.h"
 #include "softmetal/kernels/placement.h"
 #include "softmetal/kernels/simdgroup.h"
 
 #define SOFT_MOST_SIMDGROUPS (SOFT_MOST_THREADS / SOFT_SIMD_WIDTH)
-#define SOFT_STOP_TEXT_NBYTES 256
+#define SOFT_STOP_TEXT_NBYTES SOFT_FAULT_TEXT_NBYTES
 
 typedef struct soft_run {
     const soft_image *image;
     const soft_launch *launch;
     soft_shuffle shuffle;
     uint64_t group_count;
+    uintptr_t code_low, code_high; /* of the image */
     bool is_straight, is_checked, is_poisoned;
     int is_stopped; /* atomic: 1 someone writes `text`, 2 it is written */
     char text[SOFT_STOP_TEXT_NBYTES];
@@ -50,7 +53,8 @@ typedef struct soft_threadgroup {
     soft_u32 simdgroup, lane; /* of the thread that runs */
     soft_fiber *current, *free;
     unsigned fiber_count;
-    void *host; /* the OS thread's own stack, while fibers run */
+    soft_guard guard; /* of a run that is not checked */
+    void *host;       /* the OS thread's own stack, while fibers run */
     struct soft_threadgroup *next_idle;
     soft_fiber *fiber_of[SOFT_MOST_SIMDGROUPS][SOFT_SIMD_WIDTH];
     void *stack_of[SOFT_MOST_SIMDGROUPS]

@@ -1,0 +1,89 @@
+"""A kernel that nobody checks, and that the processor stops: its launch fails, and the process lives."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import metal_dlpack as md
+
+pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_kernels, pytest.mark.needs_no_sanitizer]
+
+HEAD = "#include <metal_stdlib>\nusing namespace metal;\n"
+FORWARD = HEAD + "kernel void f(device float *x, uint i [[thread_position_in_grid]]) { x[i] = 1; }"
+RECURSES = (
+    HEAD + "int g(int n, device int *x) { %s return n == -7 ? 0 : 1 + g(n + 1, x) + (x[n & 3] > 5); }\n"
+    "kernel void f(device int *x) { x[0] = g(0, x); }"
+)
+BODIES = {
+    "a large array": "int a[4000000]; for (int j = 0; j < 4000000; j++) a[j] = j * x[j & 3]; x[0] = a[x[1] & 1023];",
+    "nothing bound": "device int *p = (device int *)(ulong)x[0]; p[i] = 1;",
+}
+
+
+@pytest.fixture(autouse=True)
+def unchecked(monkeypatch):
+    monkeypatch.delenv("SOFTMETAL_KERNEL_CHECK", raising=False)
+
+
+@pytest.mark.parametrize("count", [12, 1024, 4096, 100_000])
+def test_an_overrun_by_pages_fails_the_launch_and_names_the_buffer_and_the_way(count):
+    x, right = md.zeros(count), md.zeros(count)
+    kernel = md.kernel(FORWARD)
+    with pytest.raises(md.MetalError, match=r"f: .* behind buffer 0 \(x\).*--check"):
+        kernel(x, n=count + 100_000)
+        x.tolist()
+    kernel(right, n=count)
+    assert right.tolist() == [1.0] * count
+
+
+@pytest.mark.parametrize("step", ["", "x[0] = n;", "threadgroup_barrier(mem_flags::mem_none);", "x[0] += simd_sum(n);"])
+@pytest.mark.parametrize("check", ["0", "1"])
+def test_a_recursion_whose_stack_ends_is_reported_wherever_it_ends(step, check):
+    source = RECURSES % step
+    code = (
+        "import metal_dlpack as md\nx = md.zeros(16, 'int32')\n"
+        "try:\n"
+        f"    md.kernel({source!r})(x, n=1)\n    x.tolist()\n"
+        "except md.MetalError as error:\n    print(error)\n"
+    )
+    done = _run(code, SOFTMETAL_KERNEL_CHECK=check)
+    assert (done.returncode, "262144 bytes of stack" in done.stdout) == (0, True), done
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+def test_a_kernel_that_goes_astray_fails_and_the_next_one_runs(body):
+    source = HEAD + "kernel void f(device int *x, uint i [[thread_position_in_grid]]) { " + body + " }"
+    x, y = md.zeros(64, "int32"), md.zeros(64)
+    with pytest.raises(md.MetalError, match="--check"):
+        md.kernel(source)(x, n=64)
+        x.tolist()
+    md.kernel(FORWARD)(y, n=64)
+    assert y.tolist() == [1.0] * 64
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_fault_that_is_no_kernels_goes_to_the_earlier_handler(when):
+    enable = "import faulthandler; faulthandler.enable()\n"
+    run = f"import ctypes, metal_dlpack as md\nx = md.zeros(8)\nmd.kernel({FORWARD!r})(x, n=8)\nx.tolist()\n"
+    code = (enable + run if when == "before" else run + enable) + "ctypes.string_at(0)\n"
+    done = _run(code)
+    assert done.returncode == -11
+    assert done.stderr.count("Fatal Python error: Segmentation fault") == 1
+
+
+def test_more_buffers_live_than_a_process_may_have_mappings():
+    code = (
+        "import metal_dlpack as md\n"
+        "small = [md.empty(64) for _ in range(40_000)]\nlarge = [md.empty(10_000) for _ in range(40_000)]\n"
+        "small[-1].fill(1)\nlarge[-1].fill(1)\nprint(sum(1 for _ in open('/proc/self/maps')) < 30_000)\n"
+    )
+    assert _run(code).stdout == "True\n"
+
+
+def _run(code, **environment):
+    environment = {"SOFTMETAL_VALIDATION": "0", "SOFTMETAL_KERNEL_CHECK": "0", **environment}
+    return subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
