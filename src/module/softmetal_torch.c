@@ -147,8 +147,19 @@ static metal_parameter
 kernel_parameter_at(void *kernel, unsigned index)
 {
     const kernel_parameter *found = find_parameter(kernel_cast(kernel), index);
-    return found == NULL ? (metal_parameter){false, false, 1}
-                         : (metal_parameter){true, found->is_written, found->alignment};
+    if (found == NULL) {
+        return (metal_parameter){.alignment = 1};
+    }
+    bool is_vector = found->type.lanes > 0 && found->type.columns == 0;
+    size_t items_nbytes = (size_t)found->type.lanes * found->type.scalar.bits / 8;
+    return (metal_parameter){
+        .is_bound = true,
+        .is_written = found->is_written,
+        .alignment = found->alignment,
+        .nbytes = found->nbytes,
+        .least_nbytes =
+            is_vector && items_nbytes < found->nbytes ? items_nbytes : found->nbytes,
+    };
 }
 
 static bool

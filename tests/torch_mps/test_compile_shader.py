@@ -314,3 +314,28 @@ def test_a_finding_of_the_checker_is_raised_by_the_next_wait(request, torch, set
     torch.mps.synchronize()  # once
     f(x, threads=7)
     torch.mps.synchronize()
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "cast", "found"),
+    [
+        ("int4", [1], None, None),
+        ("long", 1, "int32", None),
+        ("float3", [1.0, 2.0], None, None),
+        ("float4", [1.0, 2.0, 3.0], None, None),
+        ("float3", [1.0, 2.0, 3.0], None, 3),
+        ("long", 7, None, 7),
+        ("int", 7, None, 7),
+        ("float", 7.0, None, 7),
+    ],
+)
+def test_a_value_shorter_than_its_type_is_refused_and_three_items_make_a_vector(torch, kind, value, cast, found):
+    last = f"v[{int(kind[-1]) - 1}]" if kind[-1].isdigit() else "v"
+    library = torch.mps.compile_shader(f"kernel void f(device float *x, constant {kind} &v) {{ x[0] = {last}; }}")
+    x = torch.zeros(1, device="mps")
+    if found is None:
+        with pytest.raises(RuntimeError, match=r"argument 1 of f has \d+ bytes, and the kernel reads \d+"):
+            library.f(x, value, threads=1, arg_casts=cast)
+    else:
+        library.f(x, value, threads=1, arg_casts=cast)
+        assert x.item() == found

@@ -25,6 +25,8 @@ typedef struct metal_parameter {
     bool is_bound,
         is_written;   /* not bound: there is none at the index, or the kernel does not use it */
     size_t alignment; /* of the offset; at least 1 */
+    size_t nbytes;    /* of what it points at; 0: not known */
+    size_t least_nbytes; /* of them those that hold something: 12 of a float3's 16 */
 } metal_parameter;
 
 /* What is bound at an index. */

@@ -3,7 +3,7 @@
 // Owns:    the memory of values that a kernel may write, until the call ends: the command buffer keeps it.
 // Threads: with the GIL, which is released while the queue's lock is waited for.
 // Source:  torch/csrc/mps/Module.cpp and aten/src/ATen/native/mps/OperationUtils.h of 2.9 to 2.15: an argument's
-//          index is its position, tensors are bound as they lie, and nothing is compared with the kernel's types.
+//          index is its position, tensors are bound as they lie; of the kernel's types only their size is looked at.
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 
@@ -111,8 +111,17 @@ Arguments::add_bytes(unsigned index, const metal_parameter &parameter, const voi
     if (!parameter.is_bound) {
         return;
     }
+    TORCH_CHECK(nbytes >= parameter.least_nbytes, "argument ", index, " of ", name, " has ",
+                nbytes, " bytes, and the kernel reads ", parameter.least_nbytes,
+                " there: a Mac would give it what lies behind them; give more items, a wider "
+                "arg_casts=, or a tensor on mps.");
     if (parameter.is_written) {
         add_room(index, bytes, nbytes);
+    }
+    else if (nbytes < parameter.nbytes) { // three items: the fourth is nobody's
+        numbers.emplace_back(new char[parameter.nbytes]());
+        memcpy(numbers.back().get(), bytes, nbytes);
+        bound.push_back({index, {nullptr, 0, parameter.nbytes}, numbers.back().get()});
     }
     else {
         bound.push_back({index, {nullptr, 0, nbytes}, bytes});

@@ -1,8 +1,8 @@
 """torch.mps.compile_shader on the software Metal: kernels of md.Library, called by torch's rules; shaders.cpp binds.
 
 Torch compares nothing with the kernel's types: an argument's place is its index, a tensor is bound from its first item
-on as it lies, an int has 8 bytes and a float 4.  What Metal would then leave undefined (an argument that is missing, an
-offset that the type does not allow) is refused.
+on as it lies, an int has 8 bytes and a float 4.  What Metal would then leave undefined (an argument that is missing, a
+value shorter than the type, an offset that the type does not allow) is refused.
 
 Source: torch/csrc/mps/Module.cpp, aten/src/ATen/native/mps/OperationUtils.mm and torch/mps/__init__.py of 2.9 to 2.15.
 """
