@@ -1,6 +1,6 @@
 /* threadgroup.c: see threadgroup.h.
  *
- * Owns:      the list of threadgroups that nobody uses, behind `idle_lock`.
+ * Owns:      nothing.
  * Threads:   `running` is the OS thread's.
  * Invariant: a fiber belongs to its soft_threadgroup, and moves with it from one OS thread to
  *            another between two calls of soft_threadgroup_run: what runs on a fiber across a
@@ -8,16 +8,11 @@
  */
 #include "softmetal/kernels/threadgroup.h"
 
-#include <pthread.h>
 #include <stdio.h>
-#include <sys/mman.h>
 
 #include "softmetal/checker/check.h"
 
 static __thread soft_threadgroup *running;
-
-static pthread_mutex_t idle_lock = PTHREAD_MUTEX_INITIALIZER;
-static soft_threadgroup *idle;
 
 /* ---- stopping ---- */
 
@@ -499,29 +494,4 @@ soft_threadgroup_run(soft_threadgroup *group, soft_run *run, uint64_t first, uin
         reset_fibers(group);
     }
     return !is_stopped(run);
-}
-
-soft_threadgroup *
-soft_threadgroup_take(void)
-{
-    pthread_mutex_lock(&idle_lock);
-    soft_threadgroup *group = idle;
-    if (group != NULL) {
-        idle = group->next_idle;
-    }
-    pthread_mutex_unlock(&idle_lock);
-    if (group == NULL) {
-        group = mmap(NULL, sizeof *group, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                     -1, 0);
-    }
-    return group == MAP_FAILED ? NULL : group;
-}
-
-void
-soft_threadgroup_give_back(soft_threadgroup *group)
-{
-    pthread_mutex_lock(&idle_lock);
-    group->next_idle = idle;
-    idle = group;
-    pthread_mutex_unlock(&idle_lock);
 }
