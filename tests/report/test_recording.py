@@ -51,6 +51,7 @@ def test_a_finding_is_its_values(reported):
 @pytest.mark.parametrize(("statement", "kind", "numbers"), [
     ("int a[4] = {1, 2, 3, 4}; x[i] = a[n - 1];", "array-index", {"index": 7, "items": 4}),
     ("x[i] = 1u << uint(n + 25);", "shift-amount", {"amount": 33, "bits": 32}),
+    ("x[i] = simd_broadcast(x[i], ushort(n + 25));", "lane-index", {"lane": 33, "lanes": 32}),
     ("x[i] = *(device int *)((device char *)x + 2);", "misaligned", {"bytes_past": 2, "alignment": 4}),
 ])  # fmt: skip
 def test_the_numbers_of_a_finding(reported, statement, kind, numbers):

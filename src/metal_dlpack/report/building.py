@@ -22,6 +22,7 @@ _NUMBERS = {
     "array-index": ("index", "items"),
     "vector-index": ("index", "items"),
     "shift-amount": ("amount", "bits"),
+    "lane-index": ("lane", "lanes"),
     "misaligned": ("bytes_past", "alignment"),
     "timeout": ("seconds", None),
 }

@@ -55,6 +55,10 @@ RULES = {
     "vector-index": ("An index passes the end of a vector.", "Check the index."),
     "division-by-zero": ("An integer is divided by zero.", "Check the divisor."),
     "shift-amount": ("A shift by less than 0, or by the number's width or more.", "Check the amount."),
+    "lane-index": (
+        "A shuffle or a broadcast names a lane that its group has not.",
+        "Check the lane, also at the ends.",
+    ),
     "stack-overflow": ("A thread's variables need too much stack.", "Use threadgroup or device memory."),
     "timeout": ("A kernel runs too long.", "Look for the loop at that line."),
     "checker-memory": ("The checker has no memory left.", "Use smaller arguments."),

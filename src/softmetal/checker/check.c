@@ -443,6 +443,7 @@ soft_check_stop_for(soft_u32 why, soft_u64 first, soft_u64 second, const void *s
         [SOFT_STOP_VECTOR] = SOFT_FOUND_VECTOR,
         [SOFT_STOP_DIVISION] = SOFT_FOUND_DIVISION,
         [SOFT_STOP_SHIFT] = SOFT_FOUND_SHIFT,
+        [SOFT_STOP_LANE] = SOFT_FOUND_LANE,
     };
     need_room(current, site);
     soft_finding found =

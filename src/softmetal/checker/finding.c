@@ -192,6 +192,10 @@ soft_finding_describe(const soft_finding *finding, const soft_image *image,
         snprintf(text, SOFT_TEXT_NBYTES, "a thread shifts a number of %llu bits by %lld",
                  (unsigned long long)finding->second, (long long)finding->first);
         break;
+    case SOFT_FOUND_LANE:
+        snprintf(text, SOFT_TEXT_NBYTES, "a thread asks for the value of lane %llu of %llu",
+                 (unsigned long long)finding->first, (unsigned long long)finding->second);
+        break;
     case SOFT_FOUND_FAULT:
         snprintf(text, SOFT_TEXT_NBYTES, "a thread touches address 0x%zx, which is no memory",
                  (size_t)finding->first);

@@ -31,6 +31,7 @@
     X(SOFT_FOUND_VECTOR, "vector-index") \
     X(SOFT_FOUND_DIVISION, "division-by-zero") \
     X(SOFT_FOUND_SHIFT, "shift-amount") \
+    X(SOFT_FOUND_LANE, "lane-index") \
     X(SOFT_FOUND_STACK, "stack-overflow") \
     X(SOFT_FOUND_OVERDUE, "timeout")
 
@@ -69,7 +70,8 @@ typedef struct soft_finding {
     uint32_t returned[3]; /* a thread */
     /* NULL, STRAY, FAULT: the address.  MISALIGNED: how far past a multiple, of what.  ARRAY,
      * VECTOR: the index, and how many items there are.  SHIFT: by how much, and the bits of the
-     * number.  OVERDUE: seconds.  NO_MEMORY: not 0, if a loop is too long to be counted. */
+     * number.  LANE: the lane, and how many its group
+     * has.  OVERDUE: seconds.  NO_MEMORY: not 0, if a loop is too long to be counted. */
     uint64_t first, second;
     uint64_t times; /* in this launch */
 } soft_finding;

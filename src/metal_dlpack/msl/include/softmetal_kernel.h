@@ -63,6 +63,7 @@ enum {
     SOFT_STOP_VECTOR,     /* the same */
     SOFT_STOP_DIVISION,   /* of an integer by zero; none */
     SOFT_STOP_SHIFT,      /* by how much, and how many bits the number has */
+    SOFT_STOP_LANE,       /* the lane, and how many its group has */
     SOFT_STOP_MISALIGNED, /* the address, and what it is to be a multiple of */
 };
 

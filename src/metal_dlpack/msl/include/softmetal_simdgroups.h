@@ -31,6 +31,14 @@ struct neighbours {
     SOFTMETAL_INLINE uint wrapped(uint place) const { return first() + (place & (width - 1)); }
 };
 
+/* A place that a kernel names: Metal gives no meaning to one that its group has not. */
+SOFTMETAL_INLINE uint asked(uint place, uint width) {
+#if SOFTMETAL_IS_CHECKED
+    if (place >= width) stop_kernel(SOFT_STOP_LANE, place, width);
+#endif
+    return place;
+}
+
 template <class T> SOFTMETAL_CONVERGENT T shuffled(T data, uint lane) {
     gathered<T> all = gather(data);
     return all.has(lane) ? all.from(lane) : data;
@@ -122,14 +130,14 @@ typedef softmetal_vote<ushort, 0xf> quad_vote;
 #define SOFTMETAL_SHUFFLES(group, WIDTH)                                                       \
     SOFTMETAL_LANES group##_shuffle(T data, ushort lane) {                                     \
         softmetal::neighbours at = {softmetal::this_lane(), WIDTH};                            \
-        return softmetal::shuffled(data, at.first() + lane);                                   \
+        return softmetal::shuffled(data, at.first() + softmetal::asked(lane, WIDTH));          \
     }                                                                                          \
     SOFTMETAL_LANES group##_broadcast(T data, ushort lane) {                                   \
         return group##_shuffle(data, lane);                                                    \
     }                                                                                          \
     SOFTMETAL_LANES group##_shuffle_xor(T data, ushort mask) {                                 \
         softmetal::neighbours at = {softmetal::this_lane(), WIDTH};                            \
-        return softmetal::shuffled(data, at.wrapped(at.place() ^ mask));                       \
+        return softmetal::shuffled(data, at.wrapped(softmetal::asked(at.place() ^ mask, WIDTH))); \
     }                                                                                          \
     SOFTMETAL_LANES group##_shuffle_up(T data, ushort delta) {                                 \
         return softmetal::shifted(data, -int(delta), WIDTH);                                   \
