@@ -676,6 +676,19 @@ b[i] = s[t];""",
 }
 
 
+@pytest.mark.parametrize(("written", "barrier", "count"), [("t < 40", BARRIER, 2), ("t < 64", "", 1)])
+def test_what_nobody_writes_is_told_beside_a_race_with_it(written, barrier, count, reports_of):
+    before = softmetal.reports("kernel")
+    assert reports_of(
+        source_of(f"""threadgroup float s[64];
+if ({written}) s[t] = a[i];
+{barrier}
+for (uint n = 32; n > 0; n /= 2) if (t < n) s[t] += s[t + n];
+if (t == 0) b[g] = s[0];""")
+    )
+    assert (softmetal.reports("kernel") - before >= 2) == (count == 2)
+
+
 @pytest.mark.parametrize("body", SILENT.values(), ids=SILENT)
 def test_what_is_no_defect_is_silent(body, reports_of):
     assert reports_of(source_of(body)) is None

@@ -174,6 +174,9 @@ soft_check_end(bool is_done, char *error, size_t nbytes)
     if (check->count != NULL) {
         soft_count_close(check, is_done);
     }
+    if (is_done) {
+        soft_race_end_group(check);
+    }
     give_watch_back(check->watch);
     bool is_clean = !soft_findings_say(&check->findings, &check->launch, error, nbytes);
     soft_memory_close(check);
@@ -213,6 +216,7 @@ soft_check_group(const soft_u32 position[3], const void *memory, size_t memory_n
     if (check->count != NULL) {
         soft_count_group(check, check->thread_count);
     }
+    soft_race_end_group(check);
     check->range_count = check->view_count;
     check->era += 1;
     if (!soft_order_group(&check->order, position)) {

@@ -59,8 +59,27 @@ report_race(soft_check *check, const soft_range *range, uintptr_t at, soft_mark 
 static __attribute__((noinline)) void
 report_unwritten(soft_check *check, const soft_range *range, uintptr_t at, soft_mark now)
 {
+    size_t number = check->findings.count;
     add_finding(check, range, at, now, now,
                 (soft_finding){.kind = SOFT_FOUND_UNWRITTEN, .count = 1});
+    if (check->findings.count > number) {
+        check->unwritten[number] = at;
+    }
+}
+
+void
+soft_race_end_group(soft_check *check)
+{
+    soft_shadow *shadow = &check->shadows[0];
+    for (size_t i = 0; i < check->findings.count; i++) {
+        if (check->unwritten[i] == 0 || shadow->cells == NULL) {
+            continue;
+        }
+        size_t grain = (check->unwritten[i] - shadow->base) >> shadow->shift;
+        check->findings.list[i].stays_unwritten =
+            soft_shadow_cell(shadow, grain)->write.time < check->order.group_start;
+        check->unwritten[i] = 0;
+    }
 }
 
 /* Keep the last read, and another by a thread that it is not ordered after: of another threadgroup,

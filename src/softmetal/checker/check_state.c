@@ -156,7 +156,7 @@ is_same(const soft_finding *finding, char (*lines)[SOFT_LINE_NBYTES], const soft
 }
 
 /* Is it of the same lines as one before, as when `x += 1` races with itself?  Or unwritten memory
- * that is read in a race: then that one says more. */
+ * that is read in a race with its only write: then that one says more. */
 static bool
 is_said_elsewhere(const soft_findings *findings, size_t index, char (*lines)[SOFT_LINE_NBYTES])
 {
@@ -166,7 +166,7 @@ is_said_elsewhere(const soft_findings *findings, size_t index, char (*lines)[SOF
         if (i < index && is_same(finding, &lines[2 * index], other, &lines[2 * i])) {
             return true;
         }
-        if (is_unwritten(finding) && other->count == 2 &&
+        if (is_unwritten(finding) && !finding->stays_unwritten && other->count == 2 &&
             (other->at[0].offset == finding->at[0].offset ||
              other->at[1].offset == finding->at[0].offset)) {
             return true;

@@ -94,6 +94,7 @@ typedef struct soft_check {
     soft_order order; /* owned */
     soft_rewrite rewrite;
     soft_findings findings;
+    uintptr_t unwritten[SOFT_MOST_FINDINGS]; /* read so in this threadgroup; 0: not, or judged */
     struct soft_count *count; /* owned; NULL: the launch is checked, and not counted */
     soft_guard guard;
     bool is_overdue;
@@ -161,6 +162,9 @@ bool soft_race_touch_block(soft_check *check, const soft_range *range, uintptr_t
 bool soft_race_may_wait(const soft_check *check, const soft_range *range, uintptr_t at,
                         size_t nbytes, size_t step, size_t count, soft_mark now);
 void soft_race_judge(soft_check *check);
+/* All threads of a threadgroup have returned: which reads of unwritten bytes were no race with a
+ * write that came later? */
+void soft_race_end_group(soft_check *check);
 
 /* Before anything else happens: judge check->rewrite, if there is one. */
 static inline void

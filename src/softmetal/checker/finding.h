@@ -66,6 +66,7 @@ typedef struct soft_finding {
     int64_t offset;    /* of the access, in bytes from the beginning of that memory */
     size_t nbytes;     /* of the access; of a race those that are named: 1 */
     bool is_mixed;     /* a race: one of the two is atomic, the other not */
+    bool stays_unwritten; /* UNWRITTEN: no thread of the threadgroup wrote it later, either */
     bool has_returned; /* whom the others wait for: `returned`, in the threadgroup of at[0] */
     uint32_t returned[3]; /* a thread */
     /* NULL, STRAY, FAULT: the address.  MISALIGNED: how far past a multiple, of what.  ARRAY,
