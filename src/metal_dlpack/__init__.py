@@ -76,7 +76,9 @@ _INSTEAD = {
     "from_torch": "metal_dlpack.asarray(x), which shares the tensor's memory",
     "is_available": "metal_dlpack.default_device().is_software, which is False on a Mac",
     "save": "np.save(file, a) or safetensors.numpy.save_file({name: a}, file), which take Arrays",
+    "save_file": "safetensors.numpy.save_file({name: a}, file), which takes Arrays",
     "stack": "metal_dlpack.asarray(np.stack(arrays)), as NumPy's functions take Arrays",
+    "stream": "`with metal_dlpack.Stream():`",
     "synchronize": "metal_dlpack.default_device().synchronize()",
     "tensor": "metal_dlpack.asarray(x, copy=True)",
 }

@@ -11,6 +11,7 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
+from types import ModuleType
 
 from . import _core
 from .asking import explain_rules, trials
@@ -373,6 +374,8 @@ def explain(
     ValueError, TypeError
         No such consumer; copy is not a bool or None; what our from_dlpack says of a device that it does not know.
     """
+    if isinstance(consumer, ModuleType):  # as Array.to takes it
+        consumer = consumer.__name__.partition(".")[0]
     if consumer is not None and consumer not in explain_rules.CALLS:
         raise ValueError(f"explain: consumer ({consumer!r}) is not one of {', '.join(sorted(explain_rules.CALLS))}.")
     if not any(copy is known for known in (None, True, False)):

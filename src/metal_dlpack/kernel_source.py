@@ -37,6 +37,11 @@ def compose(source: str, options: tuple[Any, Any, Any, str]) -> str:
         )
     if shown in _TAKEN_NAMES:
         raise ValueError(f"Library: name {shown!r} is no name that compilers show in errors; give another one.")
+    if source.strip().endswith(".metal") and len(source.splitlines()) == 1:
+        raise ValueError(
+            f"Library: the source ({source.strip()!r}) is the path of a file, and Metal compiles text; "
+            f"give pathlib.Path({source.strip()!r}).read_text()."
+        )
     macros = "".join(_define(key, value) for key, value in _items(defines))
     text = Expansion(_folders(include)).expand(source, shown)
     if math == "fast":

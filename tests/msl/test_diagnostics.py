@@ -177,3 +177,7 @@ def test_lines_are_numbered_as_line_directives_say():
 )
 def test_a_hint_keeps_the_namespace_that_is_missing(said, shown):
     assert shown in diagnostics.metal_names(said)
+
+
+def test_a_mark_of_cuda_is_told_metals():
+    assert "Metal writes `kernel void" in diagnostics.metal_names("unknown type name '__global__'")

@@ -103,6 +103,8 @@ def numbered(text: str, name: str) -> Iterator[tuple[str, int, str, bool]]:
 
 def metal_names(text: str) -> str:
     """Spell types as Metal does: `_Float16` is half, `metal::vec<float, 4>` is float4."""
+    if text == "unknown type name '__global__'":
+        return f"{text}; Metal writes `kernel void f(device float *x, uint i [[thread_position_in_grid]])`"
     text, hint, name = text.partition("; did you mean '")
     if hint:  # the name is the same, and the namespace is what is missing
         return metal_names(text) + hint + _hinted(name)
