@@ -10,8 +10,8 @@ import sys
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
 from types import ModuleType
+from typing import Any, Literal
 
 from . import _core
 from .asking import explain_rules, trials
