@@ -149,7 +149,8 @@ set_keyword(kernel_call *call, PyObject *name, PyObject *value)
     if (place == NULL) {
         return refuse(call->kernel,
                       "%U: there is no argument '%U'; it takes (%U), and for the launch n, "
-                      "threads, groups, group, stream, threadgroup_memory, strides and out.",
+                      "threads (a grid in threads), groups (a grid in threadgroups), group (a "
+                      "threadgroup, or block), stream, threadgroup_memory, strides and out.",
                       name);
     }
     if (*place != NULL) {

@@ -66,7 +66,7 @@ refuse_name(const LibraryObject *self, PyObject *name)
 {
     PyObject *text =
         PyUnicode_FromFormat("Library.kernel: %R is not a kernel of the library, which has "
-                             "%R.",
+                             "%R. Messages call the source by Library(source, name=...).",
                              name, self->kernels);
     if (text != NULL) {
         PyErr_SetObject(PyExc_KeyError, text);

@@ -44,6 +44,10 @@ static const struct {
 } other_names[] = {
     {"float4_e2m1fn_x2", "float4_e2m1fnx2"}, /* torch: two lanes */
     {"bool_", "bool"},                       /* MLX, JAX */
+    {"half", "float16"},                     /* torch, Metal */
+    {"bfloat", "bfloat16"},
+    {"bf16", "bfloat16"},
+    {"double", "float64"},
     {"longlong", "int64"},                   /* NumPy's second types of 64 bits */
     {"ulonglong", "uint64"},
 };
