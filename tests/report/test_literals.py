@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from metal_dlpack import report
+from metal_dlpack.report import literals
 
 NAMES = ["tile", "sum", "acc", "lane", "row", "x", "weights"]
 
@@ -168,6 +169,41 @@ def test_the_first_of_the_same_lines_is_the_callers(tmp_path):
         assert sys.modules["aa_second"].where == (second, 4)
     finally:
         del sys.modules["aa_second"], sys.modules["zz_first"]
+
+
+#: Texts of which one is a part of the other, and texts on one line of Python.
+WHOLE = '''\
+first = """
+    if (thread_position_in_grid.x > 2) return;
+    uint i = thread_position_in_grid.x;
+    y[i] = x[i + 1];
+"""
+second = """
+    uint i = thread_position_in_grid.x;
+    y[i] = x[i + 1];
+"""
+made("a name", source="uint i = thread_position_in_grid.x; y[i] = x[i + 1] * 3;")
+third = ("uint i = thread_position_in_grid.x;\\n"
+         "y[i] = x[i + 1];\\n")
+'''
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        (
+            "\n    if (thread_position_in_grid.x > 2) return;\n    uint i = thread_position_in_grid.x;\n    y[i] = x[i + 1];\n",
+            (2, 3, 4),
+        ),
+        ("\n    uint i = thread_position_in_grid.x;\n    y[i] = x[i + 1];\n", (7, 8)),
+        ("uint i = thread_position_in_grid.x; y[i] = x[i + 1] * 3;", (10,)),
+    ],
+)
+def test_the_literal_that_is_the_whole_text_wins(text, lines):
+    keys = [literals._key(line) for line in text.split("\n")]
+    weight, numbers = literals._compare(keys, WHOLE)
+    assert weight > sum(map(len, keys))
+    assert tuple(number for key, number in zip(keys, numbers, strict=True) if key) == lines
 
 
 @pytest.mark.parametrize("text", ["", "}\n", "uint of_nowhere_" + "1 = 4;", "\n".join(map(str, range(400)))])

@@ -148,6 +148,14 @@ def test_a_plain_launch_is_recorded_as_not_checked(reported, metal_settings):
     assert (one["name"], one["checked"], one["file"]) == ("plain", False, None)
 
 
+def test_two_texts_of_one_name_are_two_kernels(reported):
+    def run():
+        for number in (1, 2, 1):
+            ran(METAL + f"kernel void k(device int *x, uint i [[thread_position_in_grid]]) {{ x[i] = {number}; }}")
+
+    assert sorted(one["launches"] for one in reported(run)["kernels"]) == [1, 2]
+
+
 def test_without_a_report_nothing_is_told(monkeypatch):
     told = []
     monkeypatch.setattr(recording, "launch", told.append)

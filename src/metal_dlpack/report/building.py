@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import zlib
 from typing import Any
 
 from metal_dlpack.msl import for_softmetal
@@ -82,7 +83,7 @@ def merged(reports: list[Report]) -> Report:
     for report in reports:
         whole["lost"] += report["lost"]
         for kernel in report["kernels"]:
-            key = (kernel["name"], kernel["file"], kernel["line"], kernel["checked"])
+            key = (kernel["name"], kernel["file"], kernel["line"], kernel["text"], kernel["checked"])
             _add(kernels, key, kernel, ("launches", "stopped", "threads", "seconds"))
         for finding in report["findings"]:
             known = _add(findings, _identity(finding), finding, ("launches", "times"))
@@ -146,6 +147,7 @@ def _kernel(record: KernelRecord, folder: str) -> dict[str, Any]:
         "name": record.kernel,
         "file": named_from(folder, place[0]) if place else None,
         "line": place[1] if place else None,
+        "text": f"{zlib.crc32((for_softmetal.source_of_image(record.image) or '').encode()):08x}",
         "checked": record.is_checked,
         "launches": record.launches,
         "stopped": record.stopped,

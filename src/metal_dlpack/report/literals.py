@@ -219,8 +219,14 @@ def _source(name: str, globals_of: dict[str, Any] | None, wanted: set[str]) -> s
 
 
 def _compare(keys: list[str], source: str) -> tuple[int, tuple[int, ...]]:
-    """How much of a text stands in the literals of a file, in letters, and the line of each of the text's lines."""
-    places = _places({key for key in keys if len(key) >= _SHORTEST}, source)
+    """How much of a text stands in the literals of a file, in letters, and the line of each of the text's lines.
+
+    A literal that is the whole text is worth more than any in which its lines stand among others.
+    """
+    whole = _whole(tuple(keys), source)
+    if whole is not None and len(whole) == 1:
+        return 1 + sum(map(len, keys)), tuple(whole[0] for _ in keys)
+    places = _places({key for key in keys if len(key) >= _SHORTEST}, source, whole)
     distances: Counter[int] = Counter()
     for at, key in enumerate(keys):
         for number, letters in places.get(key, {}).items():
@@ -238,14 +244,21 @@ def _compare(keys: list[str], source: str) -> tuple[int, tuple[int, ...]]:
             current = next((one for one in ranked if at + one in there), current)
         found += there.get(at + current, 0)
         numbers.append(max(at + current, 1))
-    return found, _without_strays(keys, numbers, places)
+    return found + (whole is not None), _without_strays(keys, numbers, places)
 
 
-def _places(keys: set[str], source: str) -> dict[str, dict[int, int]]:
+def _whole(keys: tuple[str, ...], source: str) -> range | None:
+    """The lines of the first literal whose value is the text, but for empty lines around it."""
+    return _values(source).get("\n".join(keys).strip())
+
+
+def _places(keys: set[str], source: str, within: range | None) -> dict[str, dict[int, int]]:
     """For each key, at which lines of a file a literal has it, and how many of its letters stand there."""
     places: dict[str, dict[int, int]] = defaultdict(dict)
     with_holes = []
     for key, number in _literal_lines(source):
+        if within is not None and number not in within:
+            continue
         if key in keys:
             places[key][number] = len(key)
         elif (found := _with_holes(key)) is not None:
@@ -279,17 +292,37 @@ def _without_strays(keys: list[str], numbers: list[int], places: dict[str, dict[
 
 
 @functools.lru_cache(maxsize=64)
-def _literal_lines(source: str) -> tuple[tuple[str, int], ...]:
-    """(what it holds, its number) of each line that a string literal covers; of one with `\\n` inside, each piece."""
+def _literals(source: str) -> tuple[ast.Constant | ast.JoinedStr, ...]:
     try:
-        tree = ast.parse(source)
+        nodes = ast.walk(ast.parse(source))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
+    return tuple(
+        node
+        for node in nodes
+        if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+    )
+
+
+def _lines_of_literal(node: ast.Constant | ast.JoinedStr) -> range:
+    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
+
+
+@functools.lru_cache(maxsize=64)
+def _values(source: str) -> dict[str, range]:
+    """The lines of each literal's value, without indentation and the empty lines around it; of two the first's."""
+    values: dict[str, range] = {}
+    for node in _literals(source):
+        if isinstance(node, ast.Constant):
+            values.setdefault("\n".join(map(_key, str(node.value).split("\n"))).strip(), _lines_of_literal(node))
+    return values
+
+
+@functools.lru_cache(maxsize=64)
+def _literal_lines(source: str) -> tuple[tuple[str, int], ...]:
+    """(what it holds, its number) of each line that a string literal covers; of one with `\\n` inside, each piece."""
     lines = source.split("\n")
-    numbers: set[int] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str)):
-            numbers.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    numbers = {number for node in _literals(source) for number in _lines_of_literal(node)}
     return tuple(
         (_key(piece), number)
         for number in sorted(numbers)
