@@ -151,7 +151,8 @@ def test_a_plain_launch_is_recorded_as_not_checked(reported, metal_settings):
 def test_two_texts_of_one_name_are_two_kernels(reported):
     def run():
         for number in (1, 2, 1):
-            ran(METAL + f"kernel void k(device int *x, uint i [[thread_position_in_grid]]) {{ x[i] = {number}; }}")
+            signature = "kernel void k(device int *x, constant int &n, uint i [[thread_position_in_grid]])"
+            ran(f"{METAL}{signature} {{ x[i] = {number}; }}")
 
     assert sorted(one["launches"] for one in reported(run)["kernels"]) == [1, 2]
 
