@@ -22,6 +22,7 @@ PREFIX = "SOFTMETAL_"
 #: Under pytest kernels are checked, unless the environment says 0.
 CHECK = "SOFTMETAL_KERNEL_CHECK"
 IDLE_S = 10
+NAMES_A_GPU = re.compile(r"\bmps\b|\bmetal\b", re.IGNORECASE)
 #: How long other libraries may take to let go of a buffer, on threads of their own.
 LET_GO_S = 2
 Configure = Callable[..., None]
@@ -30,6 +31,7 @@ _gathering = pytest.StashKey[Any]()
 _report_text = pytest.StashKey[str]()
 _reports_before = pytest.StashKey[int]()
 _kernel_reports_before = pytest.StashKey[int]()
+_findings_before = pytest.StashKey[int]()
 _was_idle = pytest.StashKey[bool]()
 _has_passed = pytest.StashKey[bool]()
 #: Only there if the test passed and buffers outlived its fixtures.
@@ -65,7 +67,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--softmetal-check",
         action="store_true",
-        help="check kernels, say at the end what was found, each finding once, and exit with 1",
+        help="as --softmetal, check kernels, say at the end what was found, each finding once, and exit with 1",
+    )
+    group.addoption(
+        "--softmetal-strict",
+        action="store_true",
+        help="as --softmetal-check, and exit with 2 if no kernel was launched",
     )
     group.addoption(
         "--softmetal-report",
@@ -131,7 +138,7 @@ def switched_on(config: pytest.Config) -> list[str]:
     """The modules whose import switches something on."""
     if sys.platform == "darwin":
         return []
-    if config.option.softmetal or config.getini("softmetal"):
+    if config.option.softmetal or config.getini("softmetal") or keeps_report(config):
         return ["torch", "mlx.core"]
     return ["torch"] if config.option.softmetal_torch or config.getini("softmetal_torch") else []
 
@@ -218,7 +225,13 @@ def pytest_report_header() -> str | None:
 
 
 def keeps_report(config: pytest.Config) -> bool:
-    return bool(config.option.softmetal_check or config.option.softmetal_report)
+    option = config.option
+    return bool(option.softmetal_check or option.softmetal_strict or option.softmetal_report)
+
+
+def checks_kernels(config: pytest.Config) -> bool:
+    """Whether findings are failures: by an option of ours, or as `python -m metal_dlpack.softmetal --check` says."""
+    return keeps_report(config) or os.environ.get(CHECK) == "report"
 
 
 def keep_report(config: pytest.Config) -> None:
@@ -277,14 +290,24 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     whole = config.stash[_gathering].end()
     words, is_bad = report.ended(whole, config.option.softmetal_report)
     config.stash[_report_text] = words
-    if is_bad and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        if is_bad:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        elif config.option.softmetal_strict and not whole["kernels"]:
+            session.exitstatus = 2
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     if _report_text in config.stash:
         terminalreporter.section("kernels")
         terminalreporter.write(config.stash[_report_text])
+    wanted = [one for one in terminalreporter.getreports("skipped") if NAMES_A_GPU.search(str(one.longrepr))]
+    if wanted and (switched_on(config) or checks_kernels(config)):
+        terminalreporter.section("softmetal")
+        terminalreporter.write_line(
+            f"softmetal: {len(wanted)} of the skipped tests name mps or Metal, though both are there: {wanted[0].nodeid} "
+            "is the first. Did something ask for mps before it was switched on, or in another way?"
+        )
 
 
 # ---- fixtures ----
@@ -392,6 +415,8 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, None]:
             item.stash[_was_idle] = softmetal.wait_idle(0)
             item.stash[_reports_before] = softmetal.reports()
             item.stash[_kernel_reports_before] = count_kernel_reports()
+    elif checks_kernels(item.config):
+        item.stash[_findings_before] = count_findings()
     judge_reports(item, "setup", (yield))
 
 
@@ -430,6 +455,8 @@ def judge_reports(item: pytest.Item, phase: str, outcome: Any) -> None:
 
     Work is waited for after failures too: else its reports come in the next test.
     """
+    if _findings_before in item.stash:
+        judge_findings(item, phase, outcome)
     if _reports_before not in item.stash:
         return
     from metal_dlpack import softmetal
@@ -449,6 +476,31 @@ def judge_reports(item: pytest.Item, phase: str, outcome: Any) -> None:
         outcome.force_exception(pytest.fail.Exception(text, pytrace=False))
     else:
         item.add_report_section(phase, "softmetal", text)
+
+
+def judge_findings(item: pytest.Item, phase: str, outcome: Any) -> None:
+    """What the checker found in this phase's kernels fails it, whether the test waits for them or not."""
+    count = count_findings()
+    news, item.stash[_findings_before] = count - item.stash[_findings_before], count
+    if news == 0:
+        return
+    from metal_dlpack import softmetal
+
+    text = softmetal.last_report() + (f"\n(the last of {news})" if news > 1 else "")
+    if outcome.excinfo is None:
+        outcome.force_exception(pytest.fail.Exception(text, pytrace=False))
+    else:
+        item.add_report_section(phase, "softmetal", text)
+
+
+def count_findings() -> int:
+    """Of all kernels that were launched so far; torch's that nobody waits for are begun."""
+    if not reads_settings():
+        return 0
+    from metal_dlpack import softmetal
+
+    softmetal.wait_idle(IDLE_S)
+    return count_kernel_reports()
 
 
 def count_kernel_reports() -> int:

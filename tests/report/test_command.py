@@ -104,6 +104,18 @@ def test_kernels_of_torchs_that_nobody_waits_for_are_in_the_report(tmp_path, end
     assert [finding["kind"] for finding in report["findings"]] == ["race"]
 
 
+@pytest.mark.parametrize(("end", "status"), [("", 2), ("sys.exit(3)", 3), ("run()", 0)])
+def test_a_program_without_a_kernel_says_so(tmp_path, end, status):
+    done, _ = ran(tmp_path, program(tmp_path, end, CLEAN), "--strict")
+    assert done.returncode == status
+    assert ("softmetal: no kernel was launched, so nothing was checked: 0 kernels" in done.stderr) == (end != "run()")
+
+
+def test_file_is_absolute_as_in_python(tmp_path):
+    (tmp_path / "program.py").write_text("print(__file__)")
+    assert run_child([*RUNNER, "program.py"], cwd=tmp_path).stdout == f"{tmp_path / 'program.py'}\n"
+
+
 def test_a_program_that_is_told_to_end_has_a_report(tmp_path):
     done, report = ran(tmp_path, program(tmp_path, "run(3)\nos.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(60)"))
     assert (done.returncode, lines_found(report)) == (-signal.SIGTERM, FOUND)

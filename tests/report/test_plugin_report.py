@@ -34,7 +34,7 @@ def run(tmp_path, text, *options, **environment):
 def test_what_was_found_is_reported_once_and_fails_the_run(tmp_path, workers):
     done = run(tmp_path, RACY + TESTS, "--softmetal-report", "r.json", "--softmetal-report", "r.sarif", *workers)
     assert done.returncode == 1
-    assert "1 failed, 3 passed" in done.stdout, "who waits is told"
+    assert "4 failed" in done.stdout, "whether they wait or not"
     report = json.loads((tmp_path / "r.json").read_text())
     (finding,) = report["findings"]
     assert finding["launches"] == report["kernels"][0]["launches"] == 4
@@ -75,11 +75,27 @@ def test_the_child_of_a_worker_and_a_worker_that_is_killed_are_in_it(tmp_path, i
     assert [one["line"] for one in finding["accesses"]] == [LAST, FIRST]
 
 
-def test_a_finding_that_no_test_waits_for_fails_the_run(tmp_path):
-    done = run(tmp_path, RACY + UNSEEN, "--softmetal-check")
-    assert "4 passed" in done.stdout
+@pytest.mark.parametrize("way", ["plugin", "runner"])
+def test_a_finding_that_no_test_waits_for_fails_its_test(tmp_path, way):
+    text = RACY + UNSEEN + "\ndef test_another():\n    pass\n"
+    if way == "plugin":
+        done = run(tmp_path, text, "--softmetal-check")
+    else:
+        (tmp_path / "test_it.py").write_text(text)
+        words = ["-m", "metal_dlpack.softmetal", "--check", "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        done = run_child(words, cwd=tmp_path, SOFTMETAL_KERNEL_CHECK=None, SOFTMETAL_VALIDATION=None)
+    assert "4 failed, 1 passed" in done.stdout
     assert done.returncode == 1
     assert run(tmp_path, RACY + UNSEEN).returncode == 0, "only where it is asked for"
+
+
+@pytest.mark.parametrize("option", ["--softmetal-check", "--softmetal-strict"])
+def test_a_run_without_a_kernel_says_so(tmp_path, option):
+    skips = "\ndef test_skipped():\n    pytest.skip('needs MPS')\n"
+    done = run(tmp_path, "import pytest\ndef test_it():\n    pass\n" + skips, option)
+    assert "softmetal: no kernel was launched, so nothing was checked: 0 kernels" in done.stdout
+    assert "1 of the skipped tests name mps or Metal, though both are there: test_it.py::test_skipped is" in done.stdout
+    assert done.returncode == (2 if option == "--softmetal-strict" else 0)
 
 
 def test_nothing_found_is_said_too(tmp_path):

@@ -25,7 +25,8 @@ def found_and_silenced(report: Report) -> tuple[list[dict[str, Any]], list[dict[
 
 def _lines(report: Report) -> Iterator[str]:
     found, silenced = found_and_silenced(report)
-    yield f"softmetal: {summary(report)}"
+    unseen = "" if report["kernels"] else "no kernel was launched, so nothing was checked: "
+    yield f"softmetal: {unseen}{summary(report)}"
     yield from _kernels(report["kernels"])
     for number, finding in enumerate(found, 1):
         yield ""

@@ -21,10 +21,11 @@ usage: python -m metal_dlpack.softmetal [OPTION ...] (SCRIPT | -m MODULE) [ARGUM
   --torch          torch's mps device computes; it does so without this too
   --check          look at each access of each kernel; at the end say what was found, and exit with 1
   --report FILE    --check, and write what ran and what was found: FILE.html, FILE.json or FILE.sarif
+  --strict         --check, and exit with 2 if no kernel was launched
   --benign FILE    findings that are meant so: a line for each, KERNEL:LINE REASON
   --count          at the end, what the first launch of each kernel did to memory; not with those above"""
 #: Before the program's name; all behind it is the program's.
-FLAGS = {"--torch", "--check", "--count"}
+FLAGS = {"--torch", "--check", "--strict", "--count"}
 WITH_VALUE = {"--report", "--benign"}
 
 
@@ -54,7 +55,7 @@ class _Options:
 
     @property
     def checks(self) -> bool:
-        return "--check" in self.flags or any(self.values.values())
+        return bool(self.flags & {"--check", "--strict"}) or any(self.values.values())
 
 
 def main(arguments: list[str]) -> int | None:
@@ -95,7 +96,8 @@ def _begun(options: _Options) -> Reporting | None:
     """None: it cannot be done, and stderr says why."""
     if sys.platform == "darwin":
         print(
-            "--check, --report and --benign need the software Metal; on a Mac kernels run on its GPU.", file=sys.stderr
+            "--check, --strict, --report and --benign need the software Metal; on a Mac kernels run on its GPU.",
+            file=sys.stderr,
         )
         return None
     from . import reporting
@@ -105,7 +107,7 @@ def _begun(options: _Options) -> Reporting | None:
         print(why, file=sys.stderr)
         return None
     check_kernels()
-    begun = reporting.Reporting(paths)
+    begun = reporting.Reporting(paths, is_strict="--strict" in options.flags)
     begun.begin()
     return begun
 
@@ -136,7 +138,8 @@ def _run_script(path: str, module: ModuleType) -> None:
     if os.path.isdir(path) or path.endswith(".pyz"):
         runpy.run_path(path, run_name="__main__")
         return
-    sys.path[0] = os.path.dirname(os.path.abspath(path))
+    path = os.path.abspath(path)  # as Python's __file__
+    sys.path[0] = os.path.dirname(path)
     with open(path, "rb") as file:
         code = compile(file.read(), path, "exec")
     module.__dict__.update(__file__=path, __builtins__=__builtins__)

@@ -78,8 +78,9 @@ class Ending:
 class Reporting(Ending):
     """Print and write the report of this process and of those that it starts; there is one."""
 
-    def __init__(self, paths: Iterable[str]) -> None:
+    def __init__(self, paths: Iterable[str], is_strict: bool = False) -> None:
         super().__init__()
+        self.is_strict = is_strict  # a run without a kernel has failed
         self.paths = [os.path.abspath(path) for path in paths]  # the program may go to another folder
 
     def begin(self) -> None:
@@ -89,8 +90,9 @@ class Reporting(Ending):
         super().begin()
 
     def finish(self, is_idle: bool) -> int:
-        """1 if something was found, was not looked at, or could not be written."""
-        words, is_bad = report.ended(self._gathering.end(), self.paths)
+        """1 if something was found, was not looked at, or could not be written; 2 if there was nothing to look at."""
+        whole = self._gathering.end()
+        words, is_bad = report.ended(whole, self.paths)
         if not is_idle:
             words = "softmetal: kernels still ran at the end; what they did is not in this report.\n" + words
         for stream in (sys.stdout, sys.stderr):
@@ -99,7 +101,9 @@ class Reporting(Ending):
         # Also where the program has replaced sys.stderr.
         with contextlib.suppress(OSError), open(2, "wb", closefd=False) as stderr:
             stderr.write(words.encode(errors="backslashreplace"))
-        return int(is_bad or not is_idle)
+        if is_bad or not is_idle:
+            return 1
+        return 2 if self.is_strict and not whole["kernels"] else 0
 
 
 class Child(Ending):
