@@ -21,12 +21,15 @@ import pytest
 PREFIX = "SOFTMETAL_"
 #: Under pytest kernels are checked, unless the environment says 0.
 CHECK = "SOFTMETAL_KERNEL_CHECK"
+#: As --softmetal; `python -m metal_dlpack.softmetal` sets it for the processes that its program starts.
+ALL = "SOFTMETAL_TORCH"
 IDLE_S = 10
 NAMES_A_GPU = re.compile(r"\bmps\b|\bmetal\b", re.IGNORECASE)
 #: How long other libraries may take to let go of a buffer, on threads of their own.
 LET_GO_S = 2
 Configure = Callable[..., None]
 
+_has_begun = pytest.StashKey[bool]()
 _gathering = pytest.StashKey[Any]()
 _report_text = pytest.StashKey[str]()
 _reports_before = pytest.StashKey[int]()
@@ -100,17 +103,30 @@ def asked_settings(option: Any) -> dict[str, str]:
     return asked
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Before any conftest.py is imported: what that asks of torch decides what is skipped."""
+    begin(early_config, early_config.known_args_namespace)
+
+
+def begin(config: pytest.Config, option: Any) -> None:
+    """Check kernels and switch devices on as the options say; once, where another plugin or a conftest.py is first."""
+    if _has_begun not in config.stash:
+        config.stash[_has_begun] = True
+        check_kernels(config, option)
+        if modules := switched_on(config, option):
+            switch_on(config, modules)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.softmetal_seed == "random":
         chosen = getattr(config, "workerinput", {}).get("softmetal_seed")
         config.option.softmetal_seed = chosen or str(1 + int.from_bytes(os.urandom(3), "little"))
-    check_kernels(config)
+    begin(config, config.option)
     if benign := config.getini("softmetal_benign"):
         read_silences(config, benign)
-    if keeps_report(config):
+    if keeps_report(config.option):
         keep_report(config)
-    if modules := switched_on(config):
-        switch_on(config, modules)
     asked = asked_settings(config.option)
     if not asked:
         return
@@ -134,13 +150,18 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(lambda: undo(before, settings))
 
 
-def switched_on(config: pytest.Config) -> list[str]:
+def switched_on(config: pytest.Config, option: Any) -> list[str]:
     """The modules whose import switches something on."""
     if sys.platform == "darwin":
         return []
-    if config.option.softmetal or config.getini("softmetal") or keeps_report(config):
+    if (
+        option.softmetal
+        or config.getini("softmetal")
+        or keeps_report(option)
+        or os.environ.get(ALL, "0") not in ("", "0")
+    ):
         return ["torch", "mlx.core"]
-    return ["torch"] if config.option.softmetal_torch or config.getini("softmetal_torch") else []
+    return ["torch"] if option.softmetal_torch or config.getini("softmetal_torch") else []
 
 
 def switch_on(config: pytest.Config, modules: list[str]) -> None:
@@ -158,9 +179,9 @@ def switch_on(config: pytest.Config, modules: list[str]) -> None:
     config.add_cleanup(running.switch_on_when_imported(modules, aloud))
 
 
-def check_kernels(config: pytest.Config) -> None:
+def check_kernels(config: pytest.Config, option: Any) -> None:
     """For kernels of the whole run, also those that are made while tests are collected."""
-    if CHECK in os.environ and not (keeps_report(config) and os.environ[CHECK] == "0"):
+    if CHECK in os.environ and not (keeps_report(option) and os.environ[CHECK] == "0"):
         return
     variable_before = {CHECK: os.environ.get(CHECK)}
     before: dict[str, str | None] = {"kernel_check": None}
@@ -212,7 +233,9 @@ def current_settings(names: Iterable[str]) -> dict[str, str | None]:
 def variables() -> list[str]:
     """What differs from a plain run under pytest."""
     asked = {
-        name: value for name, value in os.environ.items() if name.startswith(PREFIX) and (name, value) != (CHECK, "1")
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(PREFIX) and (name, value) != (CHECK, "1") and name != ALL
     }
     return sorted(f"{name}={shlex.quote(value)}" for name, value in asked.items())
 
@@ -224,14 +247,13 @@ def pytest_report_header() -> str | None:
 # ---- a report of the whole run ----
 
 
-def keeps_report(config: pytest.Config) -> bool:
-    option = config.option
+def keeps_report(option: Any) -> bool:
     return bool(option.softmetal_check or option.softmetal_strict or option.softmetal_report)
 
 
 def checks_kernels(config: pytest.Config) -> bool:
     """Whether findings are failures: by an option of ours, or as `python -m metal_dlpack.softmetal --check` says."""
-    return keeps_report(config) or os.environ.get(CHECK) == "report"
+    return keeps_report(config.option) or os.environ.get(CHECK) == "report"
 
 
 def keep_report(config: pytest.Config) -> None:
@@ -302,7 +324,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.section("kernels")
         terminalreporter.write(config.stash[_report_text])
     wanted = [one for one in terminalreporter.getreports("skipped") if NAMES_A_GPU.search(str(one.longrepr))]
-    if wanted and (switched_on(config) or checks_kernels(config)):
+    if wanted and (switched_on(config, config.option) or checks_kernels(config)):
         terminalreporter.section("softmetal")
         terminalreporter.write_line(
             f"softmetal: {len(wanted)} of the skipped tests name mps or Metal, though both are there: {wanted[0].nodeid} "

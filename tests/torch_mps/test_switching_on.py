@@ -142,3 +142,33 @@ def test_under_the_plugin_a_newcomer_sees_that_the_device_is_compiled(tmp_path):
     done = run_child(words, cwd=tmp_path, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", **settings)
     assert "metal_dlpack: compiling torch's mps device for torch" in done.stderr
     assert "false cannot compile torch's mps device" in done.stdout
+
+
+PROBES = """
+import pytest, torch
+HAS_MPS = torch.backends.mps.is_available()  # when it is imported, as libraries' own conftest.py do
+@pytest.fixture
+def device():
+    if not HAS_MPS:
+        pytest.skip("mps is not available")
+    return "mps"
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "environment"),
+    [
+        (["-m", "pytest", "--softmetal-torch"], {}),
+        (["-m", "pytest", "-o", "softmetal=true"], {}),
+        (["-m", "pytest"], {"PYTEST_ADDOPTS": "--softmetal"}),
+        (["-m", "pytest", "-n1"], {"SOFTMETAL_TORCH": "1"}),
+        ([*RUNNER, "-m", "pytest", "-n1"], {}),
+        (["-c", "import pytest, sys; sys.exit(pytest.main(['--softmetal', *sys.argv[1:]]))"], {}),
+    ],
+)
+def test_a_conftest_finds_the_device_when_it_is_imported(tmp_path, words, environment):
+    (tmp_path / "conftest.py").write_text(PROBES)
+    (tmp_path / "test_it.py").write_text("def test_it(device):\n    assert device == 'mps'\n")
+    done = run_child([*words, "-q", "-p", "no:cacheprovider"], cwd=tmp_path, **{"PYTEST_ADDOPTS": None, **environment})
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
+    assert "warning" not in done.stdout

@@ -37,18 +37,22 @@ class _Loader(importlib.abc.Loader):
 class _Finder(importlib.abc.MetaPathFinder):
     def __init__(self, name: str, then: Callable[[], object]) -> None:
         self.name, self.then = name, then
+        self._is_asking = False  # the others, of which one may be of this kind and ask in turn
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if name != self.name:
+        if name != self.name or self._is_asking:
             return None
-        for finder in sys.meta_path:
-            if finder is not self and (spec := finder.find_spec(name, path, target)) is not None:
-                if spec.loader is not None:
-                    spec.loader = _Loader(spec.loader, self.then)
-                return spec
-        return None
+        self._is_asking = True  # one thread at a time imports a module
+        try:
+            found = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
+            spec = next((one for one in found if one is not None), None)
+        finally:
+            self._is_asking = False
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader, self.then)
+        return spec
 
 
 def when_imported(name: str, then: Callable[[], object]) -> Callable[[], None]:

@@ -76,6 +76,11 @@ def main(arguments: list[str]) -> int | None:
     if "--count" in options.flags and not _begins_to_count(options):
         return 2
     switch_on_when_imported()
+    if sys.platform != "darwin":
+        os.environ["SOFTMETAL_TORCH"] = "1"  # pytest's plugin reads it, in xdist's workers too
+    if is_module and program[0] == "pytest":  # which would warn that it cannot rewrite what is imported
+        package = sys.modules["metal_dlpack"]
+        package.__doc__ = f"{package.__doc__}\n\nPYTEST_DONT_REWRITE"
     sys.argv[:] = program
     module = sys.modules["__main__"] = types.ModuleType("__main__")  # until the process ends, as exit handlers expect
     try:
