@@ -79,7 +79,8 @@ add_place(soft_threadgroup_memory *memory, soft_u32 number, bool is_argument, so
           soft_u64 alignment)
 {
     soft_u64 unit = alignment > 16 ? alignment : 16;
-    soft_u64 begin = (memory->end + unit - 1) / unit * unit;
+    uintptr_t base = (uintptr_t)memory->bytes;
+    soft_u64 begin = (base + memory->end + unit - 1) / unit * unit - base;
     if (nbytes > SOFT_MOST_THREADGROUP_NBYTES - memory->given_nbytes ||
         begin + nbytes > sizeof memory->bytes || memory->count == SOFT_MOST_PLACES) {
         return NULL;

@@ -48,7 +48,7 @@ typedef struct soft_threadgroup_memory {
     soft_u32 count;
     bool is_checked, is_poisoned;
     soft_place places[SOFT_MOST_PLACES];
-    _Alignas(64) soft_u8 bytes[2 * SOFT_MOST_THREADGROUP_NBYTES];
+    _Alignas(128) soft_u8 bytes[2 * SOFT_MOST_THREADGROUP_NBYTES]; /* the banks begin there */
 } soft_threadgroup_memory;
 
 void soft_threadgroup_memory_clear(soft_threadgroup_memory *memory); /* no place is given */
