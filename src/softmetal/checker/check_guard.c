@@ -241,7 +241,6 @@ take_stacks(void)
     stacks =
         mmap(NULL, sizeof *stacks, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (stacks == MAP_FAILED) {
-        /* mutant survives (constant returned): then only a kernel that faults ends the process */
         return NULL;
     }
     if (pthread_setspecific(stacks_key, stacks) != 0) {
@@ -259,6 +258,7 @@ set_guard(soft_guard *guard)
 {
     thread_stacks *stacks = take_stacks();
     if (stacks == NULL) {
+        /* mutant survives (constant returned): then only a kernel that faults ends the process */
         return false;
     }
     guard->leave_stack_top = stacks->of_leave + sizeof stacks->of_leave;
