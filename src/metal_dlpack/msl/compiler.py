@@ -201,9 +201,8 @@ class Compiler:
         check_room(code, errors)
         if code == 1:
             lines = diagnostics.lines_of_source(source) if source is not None else None
-            said = diagnostics.clean(errors, lines)
-            if said:
-                raise SourceError(said)
+            if words := diagnostics.clean(errors, lines):
+                raise SourceError(words)
         if code:
             raise CompilerError(self._failure(code, errors))
         return output

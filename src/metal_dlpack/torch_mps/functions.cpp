@@ -305,10 +305,10 @@ TORCH_MPS_EXPORT void
 torch_mps_let_autograd_finish()
 {
     try {
-        at::Tensor x = at::empty({1}, at::TensorOptions(torch_mps::the_device)).requires_grad_();
+        at::Tensor x =
+            at::empty({1}, at::TensorOptions(torch_mps::the_device)).requires_grad_();
         torch::autograd::grad({x.view({1})}, {x}, {at::empty_like(x)});
-    }
-    catch (const std::exception &) {
+    } catch (const std::exception &) {
         // such as memory's limit: nothing is worse than it was
     }
 }
