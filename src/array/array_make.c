@@ -7,6 +7,7 @@
 #include "metal/staging.h"
 #include "python/args.h"
 #include "python/attribute.h"
+#include "python/element.h"
 #include "python/errors.h"
 #include "python/storage_mode.h"
 #include "streams/device.h"
@@ -108,6 +109,33 @@ convert_place(md_state *state, const char *function, PyObject *device, PyObject 
                                 : storage_mode_convert(state, function, storage, &what->mode);
 }
 
+/* NULL and None: the dtype that `value` has, as a scalar of NumPy's and a tensor have; else
+ * that of Python's numbers.  An int beyond int64 is refused when the items are written. */
+static int
+convert_dtype(md_state *state, const char *function, PyObject *value, PyObject *dtype,
+              DLDataType *out)
+{
+    if (args_is_given(dtype)) {
+        return dtype_type_convert(state, function, dtype, out);
+    }
+    *out = (DLDataType){kDLFloat, 32, 1};
+    if (value == NULL) {
+        return 0;
+    }
+    PyObject *own = NULL;
+    int result = attribute_find(value, state->str_dtype, &own);
+    if (result == 1) {
+        result = dtype_type_convert(state, function, own, out);
+        Py_DECREF(own);
+    }
+    else if (result == 0) {
+        *out = element_kind_dtype(PyIndex_Check(value) && !PyBool_Check(value)
+                                      ? ELEMENT_INT
+                                      : element_kind_of(value));
+    }
+    return result;
+}
+
 static PyObject *
 make_of_shape(PyObject *module, const maker *maker, PyObject *const *args, Py_ssize_t nargs,
               PyObject *kwnames)
@@ -117,14 +145,13 @@ make_of_shape(PyObject *module, const maker *maker, PyObject *const *args, Py_ss
     md_state *state = state_of_module(module);
     PyObject *values[5], **kind = values + 1 + has_value; /* dtype, device, storage */
     creation given;
-    given.what =
-        (array_creation){.shape = given.shape, .dtype = {kDLFloat, 32, 1}, .order = 'C'};
+    given.what = (array_creation){.shape = given.shape, .order = 'C'};
     if ((!has_value && check_one_shape(function, args, nargs) < 0) ||
         args_parse(&maker->spec, args, nargs, kwnames, values) < 0 ||
         args_int64s(function, "shape", values[0], given.shape, LAYOUT_MAX_NDIM,
                     &given.what.ndim) < 0 ||
-        (args_is_given(kind[0]) &&
-         dtype_type_convert(state, function, kind[0], &given.what.dtype) < 0) ||
+        convert_dtype(state, function, has_value ? values[1] : NULL, kind[0],
+                      &given.what.dtype) < 0 ||
         convert_place(state, function, kind[1], kind[2], &given.what) < 0) {
         return NULL;
     }
@@ -229,8 +256,8 @@ make_like(PyObject *module, const maker *maker, PyObject *const *args, Py_ssize_
 #define VALUE_PARAMETER \
     "value : bool, int, float or complex\n" \
     "    TypeError or OverflowError where it does not fit the element type.\n"
-#define SHAPE_PARAMETERS \
-    "dtype : dtype or a name of one\n    Default: float32.\n" PLACE_PARAMETERS \
+#define SHAPE_PARAMETERS(default_dtype) \
+    "dtype : dtype or a name of one\n    Default: " default_dtype ".\n" PLACE_PARAMETERS \
     "the system's default device.\n" \
     "storage : {'shared', 'managed', 'private'}, optional\n" \
     "    Default: get_storage_mode().\n\n" RESULT_AND_ERRORS
@@ -255,29 +282,30 @@ make_like(PyObject *module, const maker *maker, PyObject *const *args, Py_ssize_
         return how(module, &maker, args, nargs, kwnames); \
     }
 
-PyDoc_STRVAR(
-    empty_doc,
-    "empty($module, " OF_SHAPE
-    "A new Array whose items are not initialised.\n\n" SHAPE_PARAMETER SHAPE_PARAMETERS);
+PyDoc_STRVAR(empty_doc, "empty($module, " OF_SHAPE
+                        "A new Array whose items are not initialised.\n\n" SHAPE_PARAMETER
+                            SHAPE_PARAMETERS("float32"));
 DEFINE_MAKER(empty, make_of_shape, ANYTHING, 0, 2, 1,
              {"shape", "dtype", "device", "storage", NULL})
 
-PyDoc_STRVAR(zeros_doc, "zeros($module, " OF_SHAPE
-                        "A new Array of zeros.\n\n" SHAPE_PARAMETER SHAPE_PARAMETERS);
+PyDoc_STRVAR(zeros_doc,
+             "zeros($module, " OF_SHAPE
+             "A new Array of zeros.\n\n" SHAPE_PARAMETER SHAPE_PARAMETERS("float32"));
 DEFINE_MAKER(zeros, make_of_shape, ZERO, 0, 2, 1, {"shape", "dtype", "device", "storage", NULL})
 
-PyDoc_STRVAR(
-    ones_doc,
-    "ones($module, " OF_SHAPE
-    "A new Array of ones; of several lanes, in every lane.\n\n" SHAPE_PARAMETER SHAPE_PARAMETERS
-    "\nOverflowError\n    The dtype is int1, which has 0 and -1.");
+PyDoc_STRVAR(ones_doc,
+             "ones($module, " OF_SHAPE
+             "A new Array of ones; of several lanes, in every lane.\n\n" SHAPE_PARAMETER
+                 SHAPE_PARAMETERS(
+                     "float32") "\nOverflowError\n    The dtype is int1, which has 0 and -1.");
 DEFINE_MAKER(ones, make_of_shape, ONE, 0, 2, 1, {"shape", "dtype", "device", "storage", NULL})
 
 PyDoc_STRVAR(
     full_doc,
-    "full($module, shape, value, dtype='float32', *, device=None, storage=None)\n--\n\n"
+    "full($module, shape, value, dtype=None, *, device=None, storage=None)\n--\n\n"
     "A new Array with `value`, a number, in every item.\n\n" SHAPE_PARAMETER VALUE_PARAMETER
-        SHAPE_PARAMETERS);
+        SHAPE_PARAMETERS("that of value, if it has one; else bool, int64, float32 or\n"
+                         "    complex64, by the kind of number"));
 DEFINE_MAKER(full, make_of_shape, VALUE, 0, 3, 2,
              {"shape", "value", "dtype", "device", "storage", NULL})
 

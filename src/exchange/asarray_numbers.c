@@ -20,7 +20,7 @@ typedef struct nested_numbers {
     bool is_shape_known; /* the first number, or an empty list, was reached */
     int64_t shape[LAYOUT_MAX_NDIM];
     Py_ssize_t place[LAYOUT_MAX_NDIM]; /* of what is being read, for messages */
-    int widest;                        /* kind of all items */
+    element_kind widest;               /* of all items */
     PyObject *odd;                     /* borrowed: the first item of no kind; NULL: none */
     Py_ssize_t odd_place[LAYOUT_MAX_NDIM];
 } nested_numbers;
@@ -66,24 +66,6 @@ refuse_length(const nested_numbers *numbers, int depth, Py_ssize_t length)
 
 /* ---- reading ---- */
 
-/* In the order in which one gives way to the next. */
-enum { HAS_NONE, HAS_BOOL, HAS_INT, HAS_FLOAT, HAS_COMPLEX };
-
-/* -1 without an exception: it is no number of Python's, or an int beyond int64. */
-static int
-kind_of(PyObject *item)
-{
-    if (PyBool_Check(item)) {
-        return HAS_BOOL;
-    }
-    if (PyLong_Check(item)) {
-        int overflow;
-        (void)PyLong_AsLongLongAndOverflow(item, &overflow);
-        return overflow == 0 ? HAS_INT : -1;
-    }
-    return PyFloat_Check(item) ? HAS_FLOAT : PyComplex_Check(item) ? HAS_COMPLEX : -1;
-}
-
 static bool
 is_list(PyObject *op)
 {
@@ -107,8 +89,8 @@ is_for_numpy(md_state *state, PyObject *op)
 static int
 add_item(nested_numbers *numbers, PyObject *item)
 {
-    int kind = kind_of(item);
-    if (kind < 0 && numbers->odd == NULL) {
+    element_kind kind = element_kind_of(item);
+    if (kind == ELEMENT_NONE && numbers->odd == NULL) {
         numbers->odd = item;
         memcpy(numbers->odd_place, numbers->place, sizeof numbers->place);
     }
@@ -201,21 +183,15 @@ refuse_number(const nested_numbers *numbers, PyObject *x)
     return -1;
 }
 
-/* bool, int64, float32 or complex64: NumPy's choice, narrowed to the widest that Metal computes
- * with.  -1 with TypeError: an item is not a number of Python's, or an int beyond int64, of
+/* See element_kind_dtype.  -1 with TypeError: an item is not a number of Python's, or an int beyond int64, of
  * which NumPy makes uint64, inexact floats or objects; the sentence names the type of `x`. */
 static int
 nested_numbers_dtype(const nested_numbers *numbers, PyObject *x, DLDataType *out)
 {
-    static const DLDataType types[] = {[HAS_NONE] = {kDLFloat, 32, 1},
-                                       [HAS_BOOL] = {kDLBool, 8, 1},
-                                       [HAS_INT] = {kDLInt, 64, 1},
-                                       [HAS_FLOAT] = {kDLFloat, 32, 1},
-                                       [HAS_COMPLEX] = {kDLComplex, 64, 1}};
     if (numbers->odd != NULL) {
         return refuse_number(numbers, x);
     }
-    *out = types[numbers->widest];
+    *out = element_kind_dtype(numbers->widest);
     return 0;
 }
 

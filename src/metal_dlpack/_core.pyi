@@ -621,7 +621,7 @@ def ones(
 def full(
     shape: _Shape,
     value: _Number,
-    dtype: _DType = "float32",
+    dtype: _DType | None = None,
     *,
     device: _Device | None = None,
     storage: _StorageMode | None = None,

@@ -8,6 +8,35 @@
 #include "arithmetic/dtype_bits.h"
 #include "python/errors.h"
 
+/* ---- kinds ---- */
+
+element_kind
+element_kind_of(PyObject *op)
+{
+    if (PyBool_Check(op)) {
+        return ELEMENT_BOOL;
+    }
+    if (PyLong_Check(op)) {
+        int overflow;
+        (void)PyLong_AsLongLongAndOverflow(op, &overflow);
+        return overflow == 0 ? ELEMENT_INT : ELEMENT_NONE;
+    }
+    return PyFloat_Check(op)     ? ELEMENT_FLOAT
+           : PyComplex_Check(op) ? ELEMENT_COMPLEX
+                                 : ELEMENT_NONE;
+}
+
+DLDataType
+element_kind_dtype(element_kind kind)
+{
+    static const DLDataType types[] = {[ELEMENT_NONE] = {kDLFloat, 32, 1},
+                                       [ELEMENT_BOOL] = {kDLBool, 8, 1},
+                                       [ELEMENT_INT] = {kDLInt, 64, 1},
+                                       [ELEMENT_FLOAT] = {kDLFloat, 32, 1},
+                                       [ELEMENT_COMPLEX] = {kDLComplex, 64, 1}};
+    return types[kind];
+}
+
 /* ---- reading ---- */
 
 /* The bits of one lane, up to 64; every target is little-endian. */
@@ -112,7 +141,7 @@ pack_int(const char *function, DLDataType dtype, PyObject *value, uint64_t *out)
     }
     PyObject *number = PyNumber_Index(value);
     if (number == NULL) {
-        return -1;
+        return explain_error(function, dtype, value, PyExc_TypeError);
     }
     bool is_signed = dtype.code == kDLInt;
     uint64_t raw =
@@ -173,15 +202,32 @@ odd_double(PyObject *integer)
     return is_exact || is_odd ? nearest : nextafter(nearest, is_below ? INFINITY : -INFINITY);
 }
 
+/* 1: `value` is an integer, `*out`, owned (+1).  0: it is none, as an array of one float that
+ * has __index__ and refuses.  -1: an exception of the value's own code. */
+static int
+read_integer(PyObject *value, PyObject **out)
+{
+    *out = PyIndex_Check(value) ? PyNumber_Index(value) : NULL;
+    if (*out != NULL) {
+        return 1;
+    }
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_TypeError)) {
+        return -1;
+    }
+    PyErr_Clear();
+    return 0;
+}
+
 /* `value` as a double, to be rounded once more to `bits` bits.  -1.0 with an exception. */
 static double
 read_real(PyObject *value, int bits)
 {
-    if (bits == 64 || PyFloat_Check(value) || !PyIndex_Check(value)) {
-        return PyFloat_AsDouble(value);
-    }
-    PyObject *integer = PyNumber_Index(value);
-    double number = integer == NULL ? -1.0 : odd_double(integer);
+    PyObject *integer = NULL;
+    bool is_read = bits == 64 || PyFloat_Check(value);
+    int is_integer = is_read ? 0 : read_integer(value, &integer);
+    double number = is_integer == 1   ? odd_double(integer)
+                    : is_integer == 0 ? PyFloat_AsDouble(value)
+                                      : -1.0;
     Py_XDECREF(integer);
     return number;
 }
@@ -215,8 +261,14 @@ static int
 pack_complex(const char *function, DLDataType dtype, PyObject *value, char *bytes)
 {
     int half = dtype.bits / 2;
-    Py_complex number = PyIndex_Check(value) ? (Py_complex){read_real(value, half), 0.0}
-                                             : PyComplex_AsCComplex(value);
+    PyObject *integer = NULL;
+    int is_integer = read_integer(value, &integer);
+    if (is_integer < 0) {
+        return -1;
+    }
+    Py_complex number = is_integer ? (Py_complex){read_real(integer, half), 0.0}
+                                   : PyComplex_AsCComplex(value);
+    Py_XDECREF(integer);
     if (number.real == -1.0 && PyErr_Occurred()) {
         return explain_error(function, dtype, value, PyExc_TypeError);
     }

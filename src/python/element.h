@@ -15,6 +15,21 @@ element_is_number(PyObject *op)
     return PyFloat_Check(op) || PyLong_Check(op) || PyComplex_Check(op);
 }
 
+/* What Python's numbers are, in the order in which one gives way to the next. */
+typedef enum element_kind {
+    ELEMENT_NONE, /* no number of Python's, or an int beyond int64 */
+    ELEMENT_BOOL,
+    ELEMENT_INT,
+    ELEMENT_FLOAT,
+    ELEMENT_COMPLEX,
+} element_kind;
+
+element_kind element_kind_of(PyObject *op);
+
+/* bool, int64, float32 or complex64: NumPy's choice, narrowed to the widest that Metal computes
+ * with; of no kind: float32. */
+DLDataType element_kind_dtype(element_kind kind);
+
 /* The item at bit `first_bit` after `bytes`: a bool, int, float or complex; of several lanes a
  * tuple of them.  Owned (+1). */
 PyObject *element_unpack(DLDataType dtype, const char *bytes, int64_t first_bit);

@@ -160,13 +160,13 @@ def test_no_items_are_no_work():
         empty.copy_from(md.zeros(shape))
         empty[...] = 1.0
         empty.copy_to(np.zeros(shape, "float32"))
-    md.zeros((0, 3)).copy_from(md.full(3, 1))
+    md.zeros((0, 3)).copy_from(md.full(3, 1.0))
 
 
 def test_leading_axes_of_extent_one_may_be_too_many():
     array = md.zeros(3)
     array.copy_from(np.ones((1, 1, 3), "float32"))
-    array[...] = md.full((1, 3), 2)
+    array[...] = md.full((1, 3), 2.0)
     assert array.tolist() == [2, 2, 2]
 
 
@@ -198,7 +198,7 @@ def test_read_only_memory_is_not_written():
         lambda: array.as_readonly().copy_from(array),
         lambda: array.as_readonly().fill(1),
         lambda: array.as_readonly().__setitem__(..., 1),
-        lambda: md.full(3, 1).copy_to(array.as_readonly()),
+        lambda: md.full(3, 1.0).copy_to(array.as_readonly()),
         lambda: md.zeros(4, "uint8").copy_to(b"abcd"),
     ):
         with pytest.raises(ValueError, match="read-only"):

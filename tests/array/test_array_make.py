@@ -28,6 +28,34 @@ def test_zeros_ones_and_full_are_numpys(shape, dtype, storage, value):
     assert same(md.full(shape, value, dtype, storage=storage), np.full(shape, value, dtype))
 
 
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        (True, "bool"),
+        (7, "int64"),
+        (2**24 + 1, "int64"),
+        (7.5, "float32"),
+        (1j, "complex64"),
+        (np.float16(1.5), "float16"),
+        (np.array(3.5), "float64"),
+        (np.array(7, "uint8"), "uint8"),
+    ],
+)
+def test_full_has_the_dtype_of_its_value(value, dtype):
+    array = md.full((2, 2), value)
+    assert (array.dtype, array.tolist()) == (md.dtype(dtype), [[value, value]] * 2)
+    assert md.full(2, value, "complex128").tolist() == [complex(value)] * 2
+
+
+def test_full_takes_a_tensor_of_one_number_and_no_int_beyond_int64(torch):
+    tensor = torch.tensor(2.5)
+    assert [md.full(1, tensor, dtype).tolist() for dtype in (None, "bfloat16", "complex64")] == [[2.5]] * 3
+    with pytest.raises(OverflowError, match="full: 18446744073709551616 does not fit the element type int64"):
+        md.full(2, 2**64)
+    with pytest.raises(TypeError, match=r"full: array\(\[1, 2\]\) does not fit"):
+        md.full(2, np.array([1, 2]))
+
+
 @given(st.data())
 def test_the_same_like_another_array_is_numpys(data):
     model = np.zeros(data.draw(shapes), data.draw(dtypes)).T

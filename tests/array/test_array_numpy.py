@@ -134,7 +134,7 @@ def test_without_the_package_that_converts_its_name_is_in_the_error(package, tar
         "import sys\n"
         f"sys.modules[{package!r}] = None\n"
         "import metal_dlpack as md\n"
-        "array = md.full(3, 1)\n"
+        "array = md.full(3, 1.0)\n"
         f"try: array.astype({target!r})\n"
         f"except ImportError as error: assert {package!r} in str(error) and 'install' in str(error), error\n"
         "else: raise AssertionError('converted by whom?')\n"

@@ -261,7 +261,7 @@ def test_the_stream_of_dlpack_says_who_waits(settings):
 @pytest.mark.parametrize("device", [(8, 0), (1, 0)], ids=["GPU", "CPU"])
 @pytest.mark.rule("export-stream-none", "export-cpu-waits")
 def test_an_export_waits_for_reads_as_well_since_its_consumer_may_write(device, slow):
-    working, array, copy = md.Stream(), md.full(64, 3), md.zeros(64)
+    working, array, copy = md.Stream(), md.full(64, 3.0), md.zeros(64)
     copy.copy_from(array, stream=working)
     event = work_on(copy)
     array.__dlpack__(dl_device=device)

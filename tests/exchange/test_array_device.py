@@ -10,7 +10,7 @@ import metal_dlpack as md
 
 @pytest.mark.parametrize("device", ["metal", "metal:0", (8, 0), md.default_device()], ids=str)
 def test_the_same_device_gives_the_array_itself(device):
-    a = md.full((3, 4), 2)[1:, ::2]
+    a = md.full((3, 4), 2.0)[1:, ::2]
     assert a.to_device(device) is a
     assert a.to_device(device=device, stream=None) is a
     assert a.to_device(device, -1) is a
@@ -27,7 +27,7 @@ def test_the_cpu_sees_the_same_memory(device):
 
 
 def test_the_cpu_gets_a_copy_of_private_storage():
-    a = md.full((3, 4), 7, storage="private")
+    a = md.full((3, 4), 7.0, storage="private")
     host = a[:, ::2].to_device("cpu")
     assert np.from_dlpack(host).tolist() == [[7, 7]] * 3
     a.fill(1)
@@ -37,7 +37,7 @@ def test_the_cpu_gets_a_copy_of_private_storage():
 @pytest.mark.needs_softmetal
 def test_a_stream_waits_on_the_gpu_and_the_cpu_does_not():
     first, second = md.Stream(), md.Stream()
-    a, source, late = md.zeros(1000), md.full(1000, 3), md.zeros(1000)
+    a, source, late = md.zeros(1000), md.full(1000, 3.0), md.zeros(1000)
     with held(first):
         a.copy_from(source, stream=first)
         assert a.to_device("metal", second) is a

@@ -341,7 +341,7 @@ def test_among_many_buffers_the_one_that_holds_the_address_is_found(live_buffers
 
 @pytest.mark.needs_softmetal
 def test_work_in_flight_is_known_through_host_views_and_buffers(settings):
-    source, stream = md.full(1000, 3), md.Stream()
+    source, stream = md.full(1000, 3.0), md.Stream()
     for view in (
         lambda a: md.asarray(a.host),
         lambda a: md.asarray(a.buffer).view("float32"),

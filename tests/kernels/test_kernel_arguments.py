@@ -90,8 +90,8 @@ TAKEN = {name: (name, partial(of, dtype, 5), 5) for name, dtype in TYPES.items()
     "a view on the type's alignment": ("float4", lambda: of("float32", 8)[4:], 1),
     "a view that need not be aligned": ("packed_float4", lambda: of("float32", 8)[1:5], 1),
     "no items": ("float", lambda: md.zeros((0, 3)), 0),
-    "managed storage": ("float", lambda: md.full(3, 2, storage="managed"), 3),
-    "private storage": ("float", lambda: md.full(3, 2, storage="private"), 3),
+    "managed storage": ("float", lambda: md.full(3, 2.0, storage="managed"), 3),
+    "private storage": ("float", lambda: md.full(3, 2.0, storage="private"), 3),
 }
 QUICK = [what for what in TAKEN if what not in TYPES] + ["char", "ulong", "float", "bool"]
 

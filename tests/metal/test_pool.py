@@ -153,7 +153,7 @@ def test_a_buffer_that_somebody_retains_is_not_reused():
 
 
 def test_a_handle_of_ours_keeps_our_buffer_and_gives_it_back_to_the_pool():
-    a = md.full(1000, 7)
+    a = md.full(1000, 7.0)
     other = md.Buffer.from_handle(a.buffer.handle)
     before = md.memory_stats()
     del a

@@ -29,7 +29,7 @@ def read(array):
 @needs_softmetal
 def test_a_copy_on_a_stream_does_not_wait(slow_gpu):
     stream = md.Stream()
-    src, dst = md.full((64, 64), 3), md.zeros((64, 64))
+    src, dst = md.full((64, 64), 3.0), md.zeros((64, 64))
     dst.copy_from(src.T, stream=stream)  # the kernel is compiled
     stream.synchronize()
     dst.fill(0)

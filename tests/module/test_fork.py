@@ -119,7 +119,7 @@ in_a_child(lambda: {name: outcome(lambda: eval(text)) for name, text in calls.it
 #: Every member of every public object, with arguments that may fit.
 MEMBERS = """
 stream = md.Stream()
-shared, managed, private = (md.full(8, 3, storage=mode) for mode in ("shared", "managed", "private"))
+shared, managed, private = (md.full(8, 3.0, storage=mode) for mode in ("shared", "managed", "private"))
 things = {"shared": shared, "managed": managed, "private": private, "host_memory": md.asarray(x), "host": shared.host}
 things |= {"buffer": md.Buffer(8), "private_buffer": private.buffer, "stream": stream, "event": stream.record()}
 things |= {"device": md.default_device(), "dtype": md.int8, "layout": shared.layout}

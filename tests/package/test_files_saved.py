@@ -43,7 +43,7 @@ def save(block, arrays, monkeypatch, folder):
 def test_every_type_is_saved_bit_by_bit(tmp_path, monkeypatch, live_buffers, block, torch):
     arrays = {dtype: every_byte(dtype) for dtype in TYPES + SMALL_FLOATS}
     arrays |= {"scalar": md.asarray(np.float32(2.5)), "empty": md.zeros((0, 3))}
-    arrays["managed"] = md.full(5, 1, storage="managed")
+    arrays["managed"] = md.full(5, 1.0, storage="managed")
     with save(block, arrays, monkeypatch, tmp_path) as saved:
         assert set(saved) == set(arrays)
         for name, array in arrays.items():
