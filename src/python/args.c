@@ -16,30 +16,62 @@ is_name(PyObject *name, const char *text)
            (size_t)PyUnicode_GET_LENGTH(name) == strlen(text);
 }
 
+/* "b, c, d" from the name at `first` on: owned (+1), or NULL with an exception. */
+static PyObject *
+join_names(const args_spec *spec, int first)
+{
+    PyObject *text = PyUnicode_FromString(spec->names[first]);
+    for (int i = first + 1; text != NULL && spec->names[i] != NULL; i++) {
+        Py_SETREF(text, PyUnicode_FromFormat("%U, %s", text, spec->names[i]));
+    }
+    return text;
+}
+
+static int
+refuse_count(const args_spec *spec, Py_ssize_t nargs)
+{
+    const char *plural = spec->positional == 1 ? "" : "s";
+    if (spec->names[spec->positional] == NULL) {
+        return errors_raise(PyExc_TypeError,
+                            "%s() takes at most %d positional argument%s (%zd given).",
+                            spec->function, spec->positional, plural, nargs);
+    }
+    PyObject *named = join_names(spec, spec->positional);
+    if (named != NULL) {
+        PyErr_Format(
+            PyExc_TypeError,
+            "%s() takes at most %d positional argument%s (%zd given); give by name, as "
+            "%s=: %U.",
+            spec->function, spec->positional, plural, nargs, spec->names[spec->positional],
+            named);
+        Py_DECREF(named);
+    }
+    return -1;
+}
+
 static int
 check_count(const args_spec *spec, Py_ssize_t nargs)
 {
-    if (nargs <= spec->positional) {
-        return 0;
-    }
-    return errors_raise(PyExc_TypeError,
-                        "%s() takes at most %d positional arguments (%zd given).",
-                        spec->function, spec->positional, nargs);
+    return nargs <= spec->positional ? 0 : refuse_count(spec, nargs);
 }
 
 static int
 refuse_keyword(const args_spec *spec, PyObject *name)
 {
     const char *first = spec->names[spec->positional_only];
+    for (int i = 0; i < spec->positional_only; i++) {
+        if (is_name(name, spec->names[i])) {
+            return errors_raise(PyExc_TypeError,
+                                "%s() takes '%U' by position: write the value without '%U='.",
+                                spec->function, name, name);
+        }
+    }
     if (first == NULL) {
         return errors_raise(PyExc_TypeError,
                             "%s() has no keyword argument '%U'; it takes none.", spec->function,
                             name);
     }
-    PyObject *known = PyUnicode_FromString(first);
-    for (int i = spec->positional_only + 1; known != NULL && spec->names[i] != NULL; i++) {
-        Py_SETREF(known, PyUnicode_FromFormat("%U, %s", known, spec->names[i]));
-    }
+    PyObject *known = join_names(spec, spec->positional_only);
     if (known != NULL) {
         PyErr_Format(PyExc_TypeError, "%s() has no keyword argument '%U'; it takes %U.",
                      spec->function, name, known);
