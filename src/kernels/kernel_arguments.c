@@ -233,64 +233,6 @@ bind_array(const binding *to, const ArrayObject *array)
     return bind_items(to, array);
 }
 
-/* ---- memory of others ---- */
-
-static int
-refuse_cpu(const binding *to, PyObject *value)
-{
-    return errors_raise(
-        PyExc_TypeError,
-        "%s: an object of type %.100s in the CPU's memory cannot be an argument of a "
-        "kernel; give md.asarray(x), which shares the memory where it can.",
-        kernel_subject(to->parameter), Py_TYPE(value)->tp_name);
-}
-
-/* `*out` is an Array of the same bytes, owned by `kept`.  The stream waits for the work of the
- * framework, or the CPU does: as from_dlpack with stream=. */
-static int
-import_value(const binding *to, PyObject *value, ArrayObject **out)
-{
-    kernel_call *call = to->call;
-    import_request request = {.copy = 0, .order = {.stream = call->stream}};
-    PyObject *array = asarray_import(call->state, value, &request);
-    *out = NULL;
-    if (array == NULL) {
-        bool is_cpu = PyErr_ExceptionMatches(call->state->copy_required_error);
-        return is_cpu ? refuse_cpu(to, value) : -1;
-    }
-    call->kept[call->kept_count++] = array;
-    *out = array_cast(array);
-    return 0;
-}
-
-static int
-bind_tensor(const binding *to, PyObject *value)
-{
-    kernel_call *call = to->call;
-    ArrayObject *array;
-    if (import_value(to, value, &array) < 0) {
-        return -1;
-    }
-    if (array_storage(array)->is_host_memory) {
-        return refuse_cpu(to, value);
-    }
-    call->guests[call->guest_count++] = (kernel_guest){value, (PyObject *)array};
-    return bind_array(to, array);
-}
-
-/* All bytes of a Buffer, of whatever type.  The Array keeps it open. */
-static int
-bind_buffer(const binding *to, PyObject *value)
-{
-    ArrayObject *array;
-    if (buffer_open_storage(kernel_subject(to->parameter), buffer_cast(value)) == NULL) {
-        return -1;
-    }
-    return import_value(to, value, &array) < 0 || check_array(to, array) < 0
-               ? -1
-               : bind_items(to, array);
-}
-
 /* ---- values ---- */
 
 static int
@@ -344,6 +286,85 @@ bind_bytes(const binding *to, PyObject *value)
     return bind_value(to, PyBytes_AS_STRING(bytes), nbytes);
 }
 
+/* ---- memory of others ---- */
+
+static int
+refuse_cpu(const binding *to, PyObject *value)
+{
+    return errors_raise(
+        PyExc_TypeError,
+        "%s: an object of type %.100s in the CPU's memory cannot be an argument of a "
+        "kernel; give md.asarray(x), which shares the memory where it can.",
+        kernel_subject(to->parameter), Py_TYPE(value)->tp_name);
+}
+
+/* An array or a tensor on the CPU: what has no axes is the number in it. */
+static int
+bind_cpu(const binding *to, PyObject *value)
+{
+    PyObject *shape = PyObject_GetAttr(value, to->call->state->str_shape);
+    PyErr_Clear();
+    bool is_number = shape != NULL && PyTuple_Check(shape) && PyTuple_GET_SIZE(shape) == 0 &&
+                     to->parameter->type.lanes == 1 && !to->parameter->is_written;
+    Py_XDECREF(shape);
+    if (!is_number) {
+        return refuse_cpu(to, value);
+    }
+    PyObject *number = PyObject_CallMethod(value, "item", NULL);
+    int result = number == NULL ? -1 : bind_numbers(to, number);
+    Py_XDECREF(number);
+    return result;
+}
+
+/* `*out` is an Array of the same bytes, owned by `kept`.  The stream waits for the work of the
+ * framework, or the CPU does: as from_dlpack with stream=.  0 and NULL: a copy is needed. */
+static int
+import_value(const binding *to, PyObject *value, ArrayObject **out)
+{
+    kernel_call *call = to->call;
+    import_request request = {.copy = 0, .order = {.stream = call->stream}};
+    PyObject *array = asarray_import(call->state, value, &request);
+    *out = NULL;
+    if (array == NULL) {
+        if (!PyErr_ExceptionMatches(call->state->copy_required_error)) {
+            return -1;
+        }
+        PyErr_Clear();
+        return 0;
+    }
+    call->kept[call->kept_count++] = array;
+    *out = array_cast(array);
+    return 0;
+}
+
+static int
+bind_tensor(const binding *to, PyObject *value)
+{
+    kernel_call *call = to->call;
+    ArrayObject *array;
+    if (import_value(to, value, &array) < 0) {
+        return -1;
+    }
+    if (array == NULL || array_storage(array)->is_host_memory) {
+        return bind_cpu(to, value);
+    }
+    call->guests[call->guest_count++] = (kernel_guest){value, (PyObject *)array};
+    return bind_array(to, array);
+}
+
+/* All bytes of a Buffer, of whatever type.  The Array keeps it open. */
+static int
+bind_buffer(const binding *to, PyObject *value)
+{
+    ArrayObject *array;
+    if (buffer_open_storage(kernel_subject(to->parameter), buffer_cast(value)) == NULL) {
+        return -1;
+    }
+    return import_value(to, value, &array) < 0 || check_array(to, array) < 0
+               ? -1
+               : bind_items(to, array);
+}
+
 /* ---- anything ---- */
 
 /* Bytes, and NumPy's scalars of structured types. */
@@ -376,14 +397,13 @@ bind_other(const binding *to, PyObject *value)
         return bind_bytes(to, value);
     }
     if (array_numpy_is_array(value)) {
-        return refuse_cpu(to, value);
+        return bind_cpu(to, value);
     }
     int speaks = foreign_speaks(state, value);
     if (speaks != 0) {
         return speaks < 0 ? -1 : bind_tensor(to, value);
     }
-    bool is_number = PyNumber_Check(value) || PyTuple_Check(value) || PyList_Check(value);
-    if (is_number) {
+    if (PyNumber_Check(value) || PyTuple_Check(value) || PyList_Check(value)) {
         return bind_numbers(to, value);
     }
     return PyObject_CheckBuffer(value) ? refuse_cpu(to, value) : refuse_object(to, value);

@@ -97,6 +97,9 @@ kernel_subject(const kernel_parameter *parameter)
 /* kernel_signature.c: the parameters that take a position: "x, y, count".  Owned (+1). */
 PyObject *kernel_names(const KernelObject *self);
 
+/* kernel_signature.c: k[grid, block] raises TypeError with the way out. */
+PyObject *kernel_subscript(PyObject *op, PyObject *key);
+
 /* A Kernel of a pipeline: owned (+1).  It takes over `kernel`, whatever the result; `facts` and
  * `order`, of kernel_order_of, stay the caller's; `order` NULL: an exception is set.  NULL with
  * MemoryError, or TypeError where a parameter can be given nothing. */

@@ -213,3 +213,14 @@ kernel_call_read(kernel_call *call, PyObject *const *args, Py_ssize_t nargs, PyO
     }
     return 0;
 }
+
+/* ---- what is no call ---- */
+
+PyObject *
+kernel_subscript(PyObject *op, PyObject *Py_UNUSED(key))
+{
+    return PyErr_Format(PyExc_TypeError,
+                        "%U[...]: a launch has its size beside its arguments; write %U(x, "
+                        "groups=grid, group=block), or n= or threads= for a grid in threads.",
+                        kernel_cast(op)->name, kernel_cast(op)->name);
+}

@@ -431,11 +431,17 @@ PyDoc_STRVAR(
     "Source: MTLComputeCommandEncoder; docs/kernels.md.");
 
 static PyType_Slot kernel_slots[] = {
-    {Py_tp_doc, (void *)kernel_doc}, {Py_tp_new, kernel_refuse_new},
-    {Py_tp_dealloc, kernel_dealloc}, {Py_tp_traverse, state_visit_type},
-    {Py_tp_call, PyVectorcall_Call}, {Py_tp_methods, kernel_methods},
-    {Py_tp_getset, kernel_getset},   {Py_tp_members, kernel_members},
-    {Py_tp_repr, kernel_repr},       {0, NULL},
+    {Py_tp_doc, (void *)kernel_doc},
+    {Py_tp_new, kernel_refuse_new},
+    {Py_tp_dealloc, kernel_dealloc},
+    {Py_tp_traverse, state_visit_type},
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_methods, kernel_methods},
+    {Py_tp_getset, kernel_getset},
+    {Py_tp_members, kernel_members},
+    {Py_tp_repr, kernel_repr},
+    {Py_mp_subscript, kernel_subscript},
+    {0, NULL},
 };
 
 MD_SPEC(kernel, "Kernel", offsetof(KernelObject, parameters), sizeof(kernel_parameter),

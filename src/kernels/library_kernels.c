@@ -60,14 +60,27 @@ library_of_text(md_state *state, const char *function, const device_record *devi
 
 /* ---- kernels ---- */
 
+/* What a name that is no kernel's was meant for. */
+static const char *
+name_hint(const LibraryObject *self, PyObject *name)
+{
+    const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
+    PyErr_Clear();
+    if (text != NULL && strchr(text, '.') != NULL) {
+        return " What messages call the source is Library(source, name=...).";
+    }
+    bool is_template = text != NULL && strchr(text, '<') != NULL;
+    return is_template || PyTuple_GET_SIZE(self->kernels) == 0 ? " " LIBRARY_TEMPLATE_HINT : "";
+}
+
 /* KeyError with the names that there are. */
 static void
 refuse_name(const LibraryObject *self, PyObject *name)
 {
     PyObject *text =
         PyUnicode_FromFormat("Library.kernel: %R is not a kernel of the library, which has "
-                             "%R. Messages call the source by Library(source, name=...).",
-                             name, self->kernels);
+                             "%R.%s",
+                             name, self->kernels, name_hint(self, name));
     if (text != NULL) {
         PyErr_SetObject(PyExc_KeyError, text);
         Py_DECREF(text);

@@ -20,6 +20,9 @@ typedef struct {
     bridge_compile_options chosen; /* how it was compiled */
 } LibraryObject;
 
+#define LIBRARY_TEMPLATE_HINT \
+    "A template becomes a kernel by its arguments: Library(source).kernel('name', T='float')."
+
 static inline LibraryObject *
 library_cast(PyObject *op)
 {

@@ -71,7 +71,7 @@ choose_name(const LibraryObject *self, PyObject *given)
     if (PyTuple_GET_SIZE(self->kernels) == 0) {
         return PyErr_Format(PyExc_ValueError,
                             "kernel: the source has no kernel; declare one as "
-                            "`kernel void name(device float *x, ...)`.");
+                            "`kernel void name(device float *x, ...)`. " LIBRARY_TEMPLATE_HINT);
     }
     return PyErr_Format(PyExc_ValueError,
                         "kernel: the source has %zd kernels, %R; choose one by name=.",

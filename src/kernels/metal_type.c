@@ -137,10 +137,25 @@ refuse_infinity(const char *where, const metal_type *type, PyObject *value)
                         type->scalar_name);
 }
 
+/* A pointer to several numbers looks to Metal like one to one. */
+static int
+refuse_several(const char *where, const metal_type *type, PyObject *value)
+{
+    return errors_raise(
+        PyExc_TypeError,
+        "%s: a %s of %zd items is not one %s; where a kernel takes a pointer to "
+        "several, give an Array: md.asarray(x, dtype='%s').",
+        where, Py_TYPE(value)->tp_name, PyObject_Size(value), type->scalar_name,
+        dtype_name(type->scalar).text);
+}
+
 static int
 pack_scalar(const char *where, const metal_type *type, PyObject *value, char *bytes)
 {
     DLDataType scalar = type->scalar;
+    if (PyTuple_Check(value) || PyList_Check(value)) {
+        return refuse_several(where, type, value);
+    }
     if (scalar.code == kDLBool && !is_truth_value(value)) {
         return errors_raise(PyExc_TypeError, "%s: a bool is True or False, not %R.", where,
                             value);

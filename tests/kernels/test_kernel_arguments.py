@@ -314,6 +314,40 @@ def test_a_bool_is_a_truth_value():
             kept("bool", value, "bool")
 
 
+@pytest.mark.parametrize(
+    "make", [lambda x: np.array(x), lambda x: sys.modules["torch"].tensor(x), lambda x: md.full((), x)]
+)
+def test_what_has_no_axes_is_a_number(torch, make):
+    assert kept("float", make(3.5), "float32") == 3.5
+
+
+def test_what_has_no_axes_on_the_cpu_is_as_strict_as_a_number():
+    assert kept("bool", np.array(True), "bool") is True
+    assert kept("int", np.array(7), "int32") == 7
+    for name, value, dtype in [("int", 3.5, "int32"), ("bool", 1, "bool"), ("float", 1j, "float32")]:
+        with pytest.raises(TypeError, match="argument 'value'"):
+            kept(name, np.array(value), dtype)
+    with pytest.raises(TypeError, match="in the CPU's memory"):  # the kernel may write there
+        take("float")(md.zeros(4), np.array(3.5), n=4)
+
+
+@pytest.mark.parametrize("several", [[1.0, 2.0], (1, 2), [], [[1.0]]])
+def test_several_numbers_for_a_pointer_to_them_are_told_the_way_out(several):
+    words = rf"of {len(several)} items is not one float; .* give an Array: md.asarray\(x, dtype='float32'\)"
+    with pytest.raises(TypeError, match=words):
+        take("float")(several, md.zeros(4), n=4)
+
+
+def test_a_launch_as_cudas_front_ends_write_it_is_told_the_way_out():
+    kernel = take("float")
+    for key in (4, (1, 4)):
+        with pytest.raises(TypeError, match=r"write .*\(x, groups=grid, group=block\), or n= or threads="):
+            kernel[key](md.ones(4), md.zeros(4))
+    for name in ("grid", "threadgroup", "block"):
+        with pytest.raises(TypeError, match=r"threads \(a grid in threads\).* group \(a threadgroup, or block\)"):
+            kernel(md.ones(4), md.zeros(4), **{name: 4})
+
+
 def test_a_tuple_is_a_vector():
     assert kept("float4", (1, 2.5, -3, 0), "float32", 4) == [1, 2.5, -3, 0]
     assert kept("uchar2", [1, 255], "uint8", 2) == [1, 255]

@@ -77,6 +77,26 @@ def test_another_name_is_a_key_error(two):
             two[name]
 
 
+TEMPLATE = "template <typename T> kernel void f(device T *x) { x[0] = 1; }"
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: md.kernel(TEMPLATE), "no kernel; .* A template becomes a kernel"),
+        (lambda: md.kernel(TEMPLATE, "f"), "A template becomes a kernel"),
+        (lambda: md.kernel(TWO, "one<float>"), "A template becomes a kernel"),
+        (lambda: md.kernel(TWO, name="two.metal"), r"What messages call the source is Library\(source, name="),
+        (lambda: md.kernel(source=TWO), r"kernel\(\) takes 'source' by position"),
+    ],
+)
+def test_what_is_no_kernels_name_is_told_what_it_was_meant_for(make, words):
+    with pytest.raises((KeyError, TypeError, ValueError), match=words):
+        make()
+    with pytest.raises(KeyError, match=r'which has .*\)\."$'):
+        md.kernel(TWO, "three")
+
+
 def test_a_kernel_is_made_once(two, constants):
     assert two["one"] is two["one"] is two.kernel("one") is two.kernel("one", {})
     first = constants.kernel("flags", {"FLAG": True, "PAIR": (1, 2)})
