@@ -6,7 +6,7 @@ Importing this imports no format's library, and not NumPy: `open` imports what a
 from __future__ import annotations
 
 import os
-from typing import Literal
+from typing import Literal, Never
 
 from . import _core
 from .files.array_file import ArrayFile
@@ -20,9 +20,10 @@ INDEX = ".index.json"
 
 def open(
     path: str | bytes | os.PathLike[str] | os.PathLike[bytes],
-    *,
     mode: Literal["r", "c", "r+"] = "r",
+    *,
     device: _core.Device | str | None = None,
+    **unknown: Never,
 ) -> ArrayFile:
     """Open a file of arrays: a mapping of names to Arrays over one memory map.
 
@@ -62,6 +63,11 @@ def open(
     If another program truncates the file while it is mapped, the next touch ends the process with SIGBUS, as with any
     memory map; see docs/files.md.
     """
+    if unknown:
+        raise TypeError(
+            f"open() has no keyword argument {next(iter(unknown))!r}; it takes device, and mode: 'r' is read-only, 'c' "
+            "writable in this process, 'r+' writable in the file."
+        )
     if mode not in MODES:
         raise ValueError(f"open: mode ({mode!r}) must be 'r', 'c' or 'r+'.")
     target = _core.empty(0, device=device).device
