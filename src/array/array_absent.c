@@ -1,5 +1,5 @@
 /* array_absent.c: the operators and attributes that other arrays have, and Array answers with the
- * way out.
+ * way out; likewise attributes of Device, Stream and Library.
  *
  * Rule:    an Array does no arithmetic and compares no items.  An operand of another library
  *          is asked first, as NumPy's arrays convert an Array; if it does not know Arrays
@@ -173,9 +173,10 @@ array_hash(PyObject *op)
  * are getters, which cost nothing until one is read. */
 
 static PyObject *
-absent_get(PyObject *Py_UNUSED(op), void *text)
+absent_get(PyObject *op, void *text)
 {
-    return PyErr_Format(PyExc_AttributeError, "Array has no attribute %s.", (const char *)text);
+    return PyErr_Format(PyExc_AttributeError, "%s has no attribute %s.", name_of(op),
+                        (const char *)text);
 }
 
 /* `a.data = x`: the type of these names, which nobody knows, is not spoken of. */
@@ -373,6 +374,18 @@ static PyGetSetDef absent_getset[] = {
     ABSENT(zero_, "a.fill(0)"),
     MD_LAST_FACT,
 };
+
+static PyGetSetDef device_absent[] = {
+    ABSENT(type, "str(device), 'metal:0', and device.index"),
+    MD_LAST_FACT,
+};
+
+static PyGetSetDef stream_absent[] = {
+    ABSENT(record_event, "stream.record()"),
+    ABSENT(wait_event, "stream.wait(event)"),
+    ABSENT(wait_stream, "stream.wait(other)"),
+    MD_LAST_FACT,
+};
 #undef ROW
 #undef MATHS
 #undef FUNCTION
@@ -380,32 +393,54 @@ static PyGetSetDef absent_getset[] = {
 #undef OF_TORCH
 #undef ABSENT
 
-static PyType_Slot absent_slots[] = {
-    {Py_tp_getset, absent_getset},
-    {0, NULL},
-};
+/* Library.from_file(path) is asked of the type, where a getter would give itself. */
+static PyObject *
+library_from_file(PyObject *Py_UNUSED(op), PyObject *Py_UNUSED(args),
+                  PyObject *Py_UNUSED(keywords))
+{
+    return PyErr_Format(PyExc_AttributeError,
+                        "Library has no attribute 'from_file'; write "
+                        "Library(pathlib.Path(path).read_text(), name=path).");
+}
 
-static PyType_Spec absent_spec = {
-    .name = "metal_dlpack._AbsentNames",
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_IMMUTABLETYPE |
-             Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = absent_slots,
+static PyMethodDef library_absent[] = {
+    {"from_file", (PyCFunction)(void (*)(void))library_from_file,
+     METH_VARARGS | METH_KEYWORDS | METH_CLASS, NULL},
+    {NULL, NULL, 0, NULL},
 };
 
 /* Put the names into the type's MRO only.  Look-ups go through the MRO; dir() goes through
  * __bases__, and would list those of a base. */
-int
-array_absent_add(PyObject *module, PyTypeObject *array_type)
+static int
+add_names(PyObject *module, PyTypeObject *type, int slot, void *names)
 {
-    PyObject *names = PyType_FromModuleAndSpec(module, &absent_spec, NULL);
-    PyObject *mro = names == NULL ? NULL
-                                  : PyTuple_Pack(3, (PyObject *)array_type, names,
-                                                 (PyObject *)&PyBaseObject_Type);
-    Py_XDECREF(names);
+    PyType_Slot slots[] = {{slot, names}, {0, NULL}};
+    PyType_Spec spec = {
+        .name = "metal_dlpack._AbsentNames",
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_IMMUTABLETYPE |
+                 Py_TPFLAGS_DISALLOW_INSTANTIATION,
+        .slots = slots,
+    };
+    PyObject *base = PyType_FromModuleAndSpec(module, &spec, NULL);
+    PyObject *mro =
+        base == NULL ? NULL
+                     : PyTuple_Pack(3, (PyObject *)type, base, (PyObject *)&PyBaseObject_Type);
+    Py_XDECREF(base);
     if (mro == NULL) {
         return -1;
     }
-    Py_SETREF(array_type->tp_mro, mro);
-    PyType_Modified(array_type);
+    Py_SETREF(type->tp_mro, mro);
+    PyType_Modified(type);
     return 0;
+}
+
+int
+array_absent_add(PyObject *module, const md_state *state)
+{
+    return add_names(module, state->array_type, Py_tp_getset, absent_getset) < 0 ||
+                   add_names(module, state->device_type, Py_tp_getset, device_absent) < 0 ||
+                   add_names(module, state->stream_type, Py_tp_getset, stream_absent) < 0 ||
+                   add_names(module, state->library_type, Py_tp_methods, library_absent) < 0
+               ? -1
+               : 0;
 }

@@ -131,9 +131,9 @@ PyObject *array_richcompare(PyObject *op, PyObject *other, int comparison);
 int array_contains(PyObject *op, PyObject *value);
 /* By identity. */
 Py_hash_t array_hash(PyObject *op);
-/* Give the Array type the names that other arrays have and Array has not.  0, or -1 with an
- * exception. */
-int array_absent_add(PyObject *module, PyTypeObject *array_type);
+/* Give Array, Device, Stream and Library the names that others have and they have not.  0, or -1
+ * with an exception. */
+int array_absent_add(PyObject *module, const md_state *state);
 
 /* array_request.c */
 int array_getbuffer(PyObject *op, Py_buffer *view, int flags);

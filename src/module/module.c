@@ -111,7 +111,7 @@ core_exec(PyObject *module)
     state->owners = owners_new();
     if (state->owners == NULL || make_names(state) < 0 || make_call_constants(state) < 0 ||
         make_types(module, state) < 0 || errors_make_classes(module, state) < 0 ||
-        array_absent_add(module, state->array_type) < 0 || exchange_table_add(state) < 0 ||
+        array_absent_add(module, state) < 0 || exchange_table_add(state) < 0 ||
         add_functions(module) < 0) {
         return -1;
     }

@@ -266,8 +266,8 @@ pack_complex(const char *function, DLDataType dtype, PyObject *value, char *byte
     if (is_integer < 0) {
         return -1;
     }
-    Py_complex number = is_integer ? (Py_complex){read_real(integer, half), 0.0}
-                                   : PyComplex_AsCComplex(value);
+    Py_complex number =
+        is_integer ? (Py_complex){read_real(integer, half), 0.0} : PyComplex_AsCComplex(value);
     Py_XDECREF(integer);
     if (number.real == -1.0 && PyErr_Occurred()) {
         return explain_error(function, dtype, value, PyExc_TypeError);
