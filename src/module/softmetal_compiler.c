@@ -237,7 +237,7 @@ is_bytes_of(PyObject *answer, size_t nbytes)
 
 static void
 name_lines(const char *image_path, const uint64_t *addresses, size_t count,
-           char (*lines)[SOFT_LINE_NBYTES], bool *is_silenced)
+           char (*lines)[SOFT_LINE_NBYTES], char (*shown)[SOFT_LINE_NBYTES], bool *is_silenced)
 {
     softmetal_turn turn;
     if (!softmetal_turn_begin(&turn)) {
@@ -253,12 +253,15 @@ name_lines(const char *image_path, const uint64_t *addresses, size_t count,
     bool is_good = is_bytes_of(rows, count * SOFT_LINE_NBYTES);
     if (is_good) {
         memcpy(lines, PyBytes_AS_STRING(rows), count * SOFT_LINE_NBYTES);
+        memcpy(shown, lines, count * SOFT_LINE_NBYTES);
     }
     PyObject *answer = is_good ? call_python(CALL_REPORT_SILENCED, path, rows) : NULL;
-    if (is_bytes_of(answer, count)) {
+    if (is_bytes_of(answer, count * (SOFT_LINE_NBYTES + 1))) {
+        const char *told = PyBytes_AS_STRING(answer);
         for (size_t i = 0; i < count; i++) {
-            is_silenced[i] = PyBytes_AS_STRING(answer)[i] != 0;
+            is_silenced[i] = told[i] != 0;
         }
+        memcpy(shown, told + count, count * SOFT_LINE_NBYTES);
     }
     PyErr_Clear(); /* the report stands without them */
     Py_XDECREF(answer);

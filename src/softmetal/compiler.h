@@ -70,10 +70,12 @@ typedef struct softmetal_compiler {
     char *(*compile)(const char *source, unsigned language, const char *function,
                      const soft_constant_value *values, size_t count, bool is_counting,
                      soft_compile_error *error);
-    /* Which line of the user's an instruction comes from: "file:line:column", of a long one the
-     * end; or "".  And whether the user says that what is found there is meant so. */
+    /* Which line an instruction comes from: "file:line:column", of a long one the end; or "".
+     * The same as the user knows it, for a message; and whether he says that what is found there
+     * is meant so. */
     void (*name_lines)(const char *image_path, const uint64_t *addresses, size_t count,
-                       char (*lines)[SOFT_LINE_NBYTES], bool *is_silenced);
+                       char (*lines)[SOFT_LINE_NBYTES], char (*shown)[SOFT_LINE_NBYTES],
+                       bool *is_silenced);
 } softmetal_compiler;
 
 /* From now on, `compiler` (borrowed for ever) compiles; NULL: nobody does.  A text that names a

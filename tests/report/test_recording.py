@@ -1,5 +1,6 @@
 """What C hands over while a record is kept, and that it never touches the work."""
 
+import contextlib
 import threading
 
 import numpy as np
@@ -155,6 +156,23 @@ def test_two_texts_of_one_name_are_two_kernels(reported):
             ran(f"{METAL}{signature} {{ x[i] = {number}; }}")
 
     assert sorted(one["launches"] for one in reported(run)["kernels"]) == [1, 2]
+
+
+def test_what_is_said_at_once_names_the_place_that_the_report_names(reported, capfd):
+    def run():
+        source = (
+            METAL
+            + "kernel void k(device int *x, constant int &n, uint i [[thread_position_in_grid]]) { x[i + 9999] = n; }"
+        )
+        with contextlib.suppress(md.MetalError):
+            ran(source)
+
+    (access,) = reported(run)["findings"][0]["accesses"]
+    place = f"{access['file']}:{access['line']}"
+    said = capfd.readouterr().err
+    assert access["file"].endswith("test_recording.py")
+    assert f"{place}:{access['column']}, thread" in said or f"{place}, thread" in said, said
+    assert "program_source" not in said
 
 
 def test_without_a_report_nothing_is_told(monkeypatch):

@@ -77,11 +77,12 @@ def lines(image: tuple[str, int], addresses: bytes) -> bytes:
 
     path, width = image
     places = lines_of(path, memoryview(addresses).cast("Q"))
-    return b"".join(_row(f"{file}:{line}:{column}" if line else "", width) for file, line, column in places)
+    return b"".join(row(f"{file}:{line}:{column}" if line else "", width) for file, line, column in places)
 
 
-def _row(text: str, width: int) -> bytes:
-    row = text.encode()
-    if len(row) >= width:
-        row = b"..." + row[4 - width :].decode(errors="ignore").encode()  # from a whole character on
-    return row.ljust(width, b"\0")
+def row(text: str, width: int) -> bytes:
+    """A text that ends within this many bytes."""
+    whole = text.encode(errors="replace")
+    if len(whole) >= width:
+        whole = b"..." + whole[4 - width :].decode(errors="ignore").encode()  # from a whole character on
+    return whole.ljust(width, b"\0")

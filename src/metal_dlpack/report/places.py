@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import linecache
 import os
+import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -66,6 +67,23 @@ def find(image: str, row: str) -> Place | None:
     return Place(file, line, column, said.is_near, said.file, said.line, context)
 
 
+def shown(image: str, row: str) -> str:
+    """A row as a report names its place: the user's own file, or the cell of his notebook, and its column there."""
+    place = find(image, row)
+    if place is None or place.file is None:
+        return row
+    near = "near " if place.is_near else ""
+    column = f":{place.column}" if place.column else ""
+    return f"{near}{cells_of_a_notebook().get(place.file, place.file)}:{place.line}{column}"
+
+
+def cells_of_a_notebook() -> dict[str, str]:
+    """What IPython calls its cells, by the file that each is compiled as."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    numbers = getattr(getattr(shell, "compile", None), "_filename_map", {})  # its tracebacks say "Cell In[3]" by this
+    return {file: f"In [{number}]" for file, number in numbers.items()}
+
+
 def _around(line: int, text_of: Callable[[int], str | None]) -> tuple[tuple[int, str], ...]:
     texts = [(number, text_of(number)) for number in range(line - CONTEXT, line + CONTEXT + 1)]
     return tuple((number, text) for number, text in texts if text is not None)
@@ -73,6 +91,9 @@ def _around(line: int, text_of: Callable[[int], str | None]) -> tuple[tuple[int,
 
 def _column(text: str, own: str, column: int) -> int:
     """A column of a line of a kernel in the line of a file: a literal may be indented, or something else altogether."""
+    if column > len(own.encode()):
+        return 0  # of a line that the translator made longer
+    column = len(own.encode()[: column - 1].decode(errors="ignore")) + 1  # the compiler counts bytes
     indent = len(own) - len(own.lstrip())
     at = text.find(own.strip())
     return at + column - indent if own.strip() and at >= 0 and column > indent else 0

@@ -53,11 +53,15 @@ _refused: set[Silence] = set()
 
 
 def silenced(image: str, rows: bytes) -> bytes:
-    """1 for each row of name_lines (compiler.h) at which the user means what is found, else 0.  C calls it."""
+    """1 for each row of name_lines (compiler.h) at which the user means what is found, else 0.  C calls it.
+
+    Behind these bytes come the rows as the user knows them, for a message.
+    """
     texts = [rows[at : at + ROW_NBYTES].rstrip(b"\0").decode() for at in range(0, len(rows), ROW_NBYTES)]
     found = [of_row(image, text) for text in texts]
     _used.update(one for one in found if one is not None)
-    return bytes(one is not None for one in found)
+    shown = (for_softmetal.row(places.shown(image, text), ROW_NBYTES) for text in texts)
+    return bytes(one is not None for one in found) + b"".join(shown)
 
 
 def of_row(image: str, row: str) -> Silence | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .building import Report
+from .places import cells_of_a_notebook
 
 MOST_KERNELS = 20
 
@@ -99,6 +100,8 @@ def where(report: Report, access: dict[str, Any]) -> str:
 
 def shown(report: Report, file: str) -> str:
     """A file's name from the working folder, where that is shorter."""
+    if file in (cells := cells_of_a_notebook()):
+        return cells[file]
     path = os.path.join(report["root"], file)
     relative = os.path.relpath(path)
     return relative if len(relative) < len(path) else path

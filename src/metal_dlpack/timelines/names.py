@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Any
 
 from metal_dlpack import _core
+from metal_dlpack.report.places import cells_of_a_notebook
 
 from .records import Names
 
@@ -51,13 +52,6 @@ def variables(frame: FrameType | None) -> Iterator[tuple[str, Any]]:
     yield from dict(getattr(inner.get("self"), "__dict__", {})).items()
     if frame.f_globals is not frame.f_locals:
         yield from dict(frame.f_globals).items()
-
-
-def cells_of_a_notebook() -> dict[str, str]:
-    """What IPython calls its cells, by the file that each is compiled as."""
-    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    numbers = getattr(getattr(shell, "compile", None), "_filename_map", {})  # its tracebacks say "Cell In[3]" by this
-    return {file: f"In [{number}]" for file, number in numbers.items()}
 
 
 def handle_of(value: Any) -> int:

@@ -98,7 +98,8 @@ soft_findings_add(soft_findings *findings, const soft_finding *finding)
 /* "program_source:12:5" of each place; without Python, where it is in the image. */
 static void
 name_lines(const soft_findings *findings, const char *image_path,
-           char (*lines)[SOFT_LINE_NBYTES], bool is_silenced[MOST_PLACES])
+           char (*lines)[SOFT_LINE_NBYTES], char (*shown)[SOFT_LINE_NBYTES],
+           bool is_silenced[MOST_PLACES])
 {
     uint64_t addresses[MOST_PLACES];
     size_t count = 2 * findings->count;
@@ -109,12 +110,13 @@ name_lines(const soft_findings *findings, const char *image_path,
     }
     const softmetal_compiler *compiler = soft_compiler_current();
     if (compiler != NULL && compiler->name_lines != NULL && count > 0) {
-        compiler->name_lines(image_path, addresses, count, lines, is_silenced);
+        compiler->name_lines(image_path, addresses, count, lines, shown, is_silenced);
     }
     for (size_t i = 0; i < count; i++) {
         if (lines[i][0] == '\0') {
             snprintf(lines[i], SOFT_LINE_NBYTES, "%.200s+0x%llx", image_path,
                      (unsigned long long)addresses[i]);
+            memcpy(shown[i], lines[i], SOFT_LINE_NBYTES);
         }
     }
 }
@@ -187,9 +189,9 @@ bool
 soft_findings_say(const soft_findings *findings, const soft_check_launch *launch, char *error,
                   size_t nbytes)
 {
-    char lines[MOST_PLACES][SOFT_LINE_NBYTES];
+    char lines[MOST_PLACES][SOFT_LINE_NBYTES], shown[MOST_PLACES][SOFT_LINE_NBYTES];
     bool is_silenced[MOST_PLACES];
-    name_lines(findings, launch->image_path, lines, is_silenced);
+    name_lines(findings, launch->image_path, lines, shown, is_silenced);
     const softmetal_recorder *recorder = soft_recorder_current();
     bool fails = false,
          only_reports = soft_settings_get(SOFT_KERNEL_CHECK) == SOFT_CHECK_REPORT;
@@ -201,7 +203,9 @@ soft_findings_say(const soft_findings *findings, const soft_check_launch *launch
         bool is_silent = is_silenced[2 * i] || is_silenced[2 * i + 1];
         char what[SOFT_TEXT_NBYTES], text[TEXT_NBYTES];
         soft_finding_describe(finding, launch->image, what);
-        compose(finding, launch->kernel, what, &lines[2 * i], text);
+        /* As the report names them, which is read beside this. */
+        compose(finding, launch->kernel, what, recorder == NULL ? &lines[2 * i] : &shown[2 * i],
+                text);
         bool is_news = true;
         if (recorder != NULL) {
             is_news = recorder->finding(&(soft_recorded_finding){
