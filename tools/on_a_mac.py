@@ -70,7 +70,7 @@ def set_up() -> None:
         "building the package and installing the frameworks into .venv: some minutes, most of them downloads",
         flush=True,
     )
-    made = subprocess.run(["make", "build", f"PYTHON={find_python()}", f"VENV={VENV}"], cwd=ROOT, check=False)
+    made = subprocess.run(["make", "build", f"PYTHON={find_python()}", f"VENV={VENV.name}"], cwd=ROOT, check=False)
     if made.returncode != 0:
         sys.exit("The build failed; what it says above is worth sending as well.")
     python = str(VENV / "bin" / "python")
