@@ -327,8 +327,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if wanted and (switched_on(config, config.option) or checks_kernels(config)):
         terminalreporter.section("softmetal")
         terminalreporter.write_line(
-            f"softmetal: {len(wanted)} of the skipped tests name mps or Metal, though both are there: {wanted[0].nodeid} "
-            "is the first. Did something ask for mps before it was switched on, or in another way?"
+            f"softmetal: {len(wanted)} of the skipped tests name mps or Metal, though both are there: "
+            f"{wanted[0].nodeid} is the first. Did something ask for mps before it was switched on, or in another way?"
         )
 
 

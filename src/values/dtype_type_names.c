@@ -48,7 +48,7 @@ static const struct {
     {"bfloat", "bfloat16"},
     {"bf16", "bfloat16"},
     {"double", "float64"},
-    {"longlong", "int64"},                   /* NumPy's second types of 64 bits */
+    {"longlong", "int64"}, /* NumPy's second types of 64 bits */
     {"ulonglong", "uint64"},
 };
 
