@@ -11,8 +11,13 @@
 #include "metal/pool.h"
 #include "metal/storage.h"
 #include "metal_dlpack/torch_mps/metal.h"
+#include "module/softmetal_turn.h"
+#include "python/waiting.h"
 #include "softmetal/settings.h"
 #include "softmetal/softmetal.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define MOST_READS 28 /* of the 31 buffers of a kernel */
 
@@ -246,13 +251,29 @@ event_value(void *event)
     return bridge_event_value(event);
 }
 
-static void
-event_wait(void *event, uint64_t value)
+static bool
+event_wait(void *event, uint64_t value, bool (*goes_on)(void))
 {
     double started = bridge_event_value(event) >= value ? 0 : timeline_begin();
-    while (!bridge_event_wait(event, value, 1000) && !bridge_is_forked()) {
-    }
+    bool is_over;
+    do {
+        is_over =
+            bridge_event_wait(event, value, WAITING_SLICE_NS / 1000000) || bridge_is_forked();
+    } while (!is_over && goes_on());
     timeline_waited(started, "torch's mps", (timeline_record){.event = event, .value = value});
+    return is_over;
+}
+
+static bool
+hear_signals(void)
+{
+    if (syscall(SYS_gettid) != getpid() || !softmetal_turn_has_interpreter()) {
+        return true;
+    }
+    PyGILState_STATE before = PyGILState_Ensure();
+    bool is_quiet = PyErr_CheckSignals() == 0;
+    PyGILState_Release(before);
+    return is_quiet;
 }
 
 /* ---- settings and figures ---- */
@@ -307,11 +328,13 @@ show_operator(double started, const char *name, void *written)
 }
 
 static const metal_for_torch table = {
-    memory_new,       storage_free_memory, memory_handle, buffer_contents,  buffer_nbytes,
-    queue_new,        commands_new,        encode_use,    encode_kernel,    kernel_parameter_at,
-    commands_commit,  event_new,           event_release, encode_signal,    encode_wait,
-    event_value,      event_wait,          is_watching,   bridge_is_forked, latency_us,
-    device_allocated, device_recommended,  empty_pool,    timeline_begin,   show_operator,
+    memory_new,     storage_free_memory, memory_handle,      buffer_contents,
+    buffer_nbytes,  queue_new,           commands_new,       encode_use,
+    encode_kernel,  kernel_parameter_at, commands_commit,    event_new,
+    event_release,  encode_signal,       encode_wait,        event_value,
+    event_wait,     hear_signals,        is_watching,        bridge_is_forked,
+    latency_us,     device_allocated,    device_recommended, empty_pool,
+    timeline_begin, show_operator,
 };
 
 int

@@ -14,6 +14,8 @@ namespace torch_mps {
 
 namespace {
 
+thread_local int deaf_count;
+
 const at::MPSHooksInterface &
 hooks_of_torch()
 {
@@ -281,6 +283,30 @@ PyMethodDef functions[] = {
 
 } // namespace
 
+Deaf::Deaf()
+{
+    deaf_count += 1;
+}
+
+Deaf::~Deaf()
+{
+    deaf_count -= 1;
+}
+
+bool
+hear_signals()
+{
+    return deaf_count != 0 || metal->hear_signals();
+}
+
+void
+raise_heard()
+{
+    python_error raised;
+    raised.persist();
+    throw raised;
+}
+
 } // namespace torch_mps
 
 // Once a process: torch's mps device is this one from now on.  `module` is torch._C, which gets the functions above;
@@ -304,6 +330,7 @@ torch_mps_install(PyObject *module, PyObject *capsule)
 TORCH_MPS_EXPORT void
 torch_mps_let_autograd_finish()
 {
+    torch_mps::Deaf deaf; // Ctrl-C would be lost here
     try {
         at::Tensor x =
             at::empty({1}, at::TensorOptions(torch_mps::the_device)).requires_grad_();

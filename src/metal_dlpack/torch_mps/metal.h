@@ -78,7 +78,10 @@ typedef struct metal_for_torch {
     void (*encode_signal)(void *commands, void *event, uint64_t value);
     void (*encode_wait)(void *commands, void *event, uint64_t value);
     uint64_t (*event_value)(void *event);
-    void (*event_wait)(void *event, uint64_t value);
+    /* `goes_on` is asked now and then.  False: it did not want to. */
+    bool (*event_wait)(void *event, uint64_t value, bool (*goes_on)(void));
+    /* On the main thread the handlers of signals run, and take the GIL.  False: one has raised, and it is set. */
+    bool (*hear_signals)(void);
 
     /* ---- the software Metal's settings and figures ---- */
 

@@ -34,8 +34,9 @@ namespace torch_mps {
 
 namespace {
 
-constexpr size_t most_uses = 64;  // of one command buffer
-constexpr size_t most_reads = 28; // of one use: metal.h
+constexpr std::chrono::milliseconds wait_slice(50); // between two looks for Ctrl-C
+constexpr size_t most_uses = 64;                    // of one command buffer
+constexpr size_t most_reads = 28;                   // of one use: metal.h
 constexpr size_t most_late_nbytes =
     256 << 20; // then an operator waits until the queue has come so far
 
@@ -328,7 +329,23 @@ void
 wait_for(const Queue &queue, uint64_t value)
 {
     std::unique_lock<std::mutex> guard(arrival_lock);
-    completed_more.wait(guard, [&] { return queue.completed >= value; });
+    auto is_reached = [&] { return queue.completed >= value; };
+    while (!completed_more.wait_for(guard, wait_slice, is_reached)) {
+        guard.unlock(); // whoever holds the GIL may want it
+        if (!hear_signals()) {
+            raise_heard();
+        }
+        guard.lock();
+    }
+}
+
+// The CPU knows then, as the search for races is told.
+void
+wait_for_event(void *event, uint64_t value)
+{
+    if (!metal->event_wait(event, value, hear_signals)) {
+        raise_heard();
+    }
 }
 
 uint64_t
@@ -416,8 +433,7 @@ stream_synchronize(int stream)
     Queue &queue = queue_of(stream);
     uint64_t value = commit_whole(queue);
     if (value != 0) {
-        // The CPU knows now, as the search for races is told.
-        metal->event_wait(queue.done_event, value);
+        wait_for_event(queue.done_event, value);
         wait_for(queue, value);
     }
     queue.raise_failure();
@@ -737,7 +753,7 @@ event_synchronize(uint32_t id)
         event = event_of(id);
         value = event->value;
     }
-    metal->event_wait(event->event, value);
+    wait_for_event(event->event, value);
 }
 
 double
@@ -793,6 +809,7 @@ TORCH_MPS_EXPORT void
 dispatch_sync_f(void *, void *context, void (*work)(void *))
 {
     std::lock_guard<std::recursive_mutex> outer(torch_mps::encoding);
+    torch_mps::Deaf deaf;
     work(context);
 }
 

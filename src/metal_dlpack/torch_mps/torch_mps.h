@@ -40,6 +40,20 @@ extern const metal_for_torch *metal; // set once, before anything else
 extern const c10::Device the_device; // mps:0
 extern bool allows_float64;
 
+// ---- functions.cpp ----
+
+// What a wait on the main thread does now and then.  False: a signal's handler has raised, which raise_heard() throws.
+bool hear_signals();
+[[noreturn]] void raise_heard();
+
+// Behind a lock that somebody with the GIL may want, signals wait until Python comes to them.
+class Deaf {
+  public:
+    Deaf();
+    ~Deaf();
+    Deaf(const Deaf &) = delete;
+};
+
 // ---- operators.cpp ----
 
 // Boxed kernels: torch's own for the CPU, over the same bytes, which it is lent; and for operators with a sparse tensor among their
@@ -73,6 +87,7 @@ class Computing {
 
   private:
     bool before;
+    Deaf deaf; // torch's kernels allocate behind locks of their own
 };
 
 // A DataPtr on mps over the memory of a storage of the CPU's, which it keeps: no copy.  Empty: the memory lies in no
