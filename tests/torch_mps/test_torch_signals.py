@@ -89,7 +89,7 @@ def test_a_wait_behind_the_lock_of_torchs_queue_leaves_signals_to_python():
 import ctypes
 from metal_dlpack.torch_mps import building
 heard = []
-signal.signal(signal.SIGUSR1, lambda *_: heard.append(open_gate[0]))
+signal.signal(signal.SIGUSR1, lambda *_: heard.append(int(open_gate[0])))
 def work(_):
     soon(signal.SIGUSR1)
     threading.Timer(1, lambda: open_gate.__setitem__(0, 1)).start()
