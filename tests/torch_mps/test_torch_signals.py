@@ -80,7 +80,7 @@ def test_sigterm_ends_a_checked_program_whose_kernel_does_not_end(tmp_path):
     path.write_text(ENDLESS + "soon(signal.SIGTERM)\nu.tolist()")
     done = run_child(["-m", "metal_dlpack.softmetal", "--check", str(path)])
     assert done.returncode == -signal.SIGTERM
-    assert "1 kernel" in done.stderr
+    assert "kernels still ran at the end" in done.stderr
 
 
 def test_a_wait_behind_the_lock_of_torchs_queue_leaves_signals_to_python():
