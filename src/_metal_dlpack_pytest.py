@@ -110,10 +110,14 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 
 def begin(config: pytest.Config, option: Any) -> None:
-    """Check kernels and switch devices on as the options say; once, where another plugin or a conftest.py is first."""
+    """Check kernels and switch devices on as the options say; once, whichever hook comes first.
+
+    Without an option kernels are checked later: a conftest.py may set the variable.
+    """
     if _has_begun not in config.stash:
         config.stash[_has_begun] = True
-        check_kernels(config, option)
+        if keeps_report(option):
+            check_kernels(config, option)
         if modules := switched_on(config, option):
             switch_on(config, modules)
 
@@ -123,6 +127,7 @@ def pytest_configure(config: pytest.Config) -> None:
         chosen = getattr(config, "workerinput", {}).get("softmetal_seed")
         config.option.softmetal_seed = chosen or str(1 + int.from_bytes(os.urandom(3), "little"))
     begin(config, config.option)
+    check_kernels(config, config.option)
     if benign := config.getini("softmetal_benign"):
         read_silences(config, benign)
     if keeps_report(config.option):

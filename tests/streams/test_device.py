@@ -117,4 +117,4 @@ def test_a_queue_that_cannot_be_made_is_asked_for_again():
     """Metal may have none left for a while: not for the life of the process."""
     *refused, works = run_child(QUEUES, SOFTMETAL_FAIL="queue@1,queue@2,queue@3", check=True).stdout.splitlines()
     assert len(refused) == 3
-    assert works == "[1.0, 1.0, 1.0, 1.0] True"
+    assert works == "[1, 1, 1, 1] True"

@@ -475,6 +475,7 @@ CALLS = {
     ],
     "Library.__dir__": [lambda: dir(library)],
     "Library.__getattribute__": [lambda: library.fill, lambda: refused(getattr, AttributeError, library, "no")],
+    "Kernel.__getitem__": [lambda: refused(operator.getitem, TypeError, library["scale"], (1, 2))],
     "Kernel.__new__": [lambda: refused(md.Kernel, TypeError)],
     "Kernel.__call__": [
         launch,
