@@ -443,10 +443,8 @@ SOFT_ON_FIBER _Noreturn void
 soft_check_stop_for(soft_u32 why, soft_u64 first, soft_u64 second, const void *site)
 {
     static const soft_found kinds[] = {
-        [SOFT_STOP_ARRAY] = SOFT_FOUND_ARRAY,
-        [SOFT_STOP_VECTOR] = SOFT_FOUND_VECTOR,
-        [SOFT_STOP_DIVISION] = SOFT_FOUND_DIVISION,
-        [SOFT_STOP_SHIFT] = SOFT_FOUND_SHIFT,
+        [SOFT_STOP_ARRAY] = SOFT_FOUND_ARRAY,       [SOFT_STOP_VECTOR] = SOFT_FOUND_VECTOR,
+        [SOFT_STOP_DIVISION] = SOFT_FOUND_DIVISION, [SOFT_STOP_SHIFT] = SOFT_FOUND_SHIFT,
         [SOFT_STOP_LANE] = SOFT_FOUND_LANE,
     };
     need_room(current, site);

@@ -94,8 +94,9 @@ typedef struct soft_check {
     soft_order order; /* owned */
     soft_rewrite rewrite;
     soft_findings findings;
-    uintptr_t unwritten[SOFT_MOST_FINDINGS]; /* read so in this threadgroup; 0: not, or judged */
-    struct soft_count *count; /* owned; NULL: the launch is checked, and not counted */
+    uintptr_t
+        unwritten[SOFT_MOST_FINDINGS]; /* read so in this threadgroup; 0: not, or judged */
+    struct soft_count *count;          /* owned; NULL: the launch is checked, and not counted */
     soft_guard guard;
     bool is_overdue;
     /* the threadgroup's threads */

@@ -137,7 +137,8 @@ typedef softmetal_vote<ushort, 0xf> quad_vote;
     }                                                                                          \
     SOFTMETAL_LANES group##_shuffle_xor(T data, ushort mask) {                                 \
         softmetal::neighbours at = {softmetal::this_lane(), WIDTH};                            \
-        return softmetal::shuffled(data, at.wrapped(softmetal::asked(at.place() ^ mask, WIDTH))); \
+        return softmetal::shuffled(data,                                                       \
+                                   at.wrapped(softmetal::asked(at.place() ^ mask, WIDTH)));    \
     }                                                                                          \
     SOFTMETAL_LANES group##_shuffle_up(T data, ushort delta) {                                 \
         return softmetal::shifted(data, -int(delta), WIDTH);                                   \
