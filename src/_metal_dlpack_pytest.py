@@ -329,7 +329,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.section("kernels")
         terminalreporter.write(config.stash[_report_text])
     wanted = [one for one in terminalreporter.getreports("skipped") if NAMES_A_GPU.search(str(one.longrepr))]
-    if wanted and (switched_on(config, config.option) or checks_kernels(config)):
+    if wanted and switched_on(config, config.option):
         terminalreporter.section("softmetal")
         terminalreporter.write_line(
             f"softmetal: {len(wanted)} of the skipped tests name mps or Metal, though both are there: "
@@ -499,6 +499,10 @@ def judge_reports(item: pytest.Item, phase: str, outcome: Any) -> None:
     text = softmetal.last_report() if news else f"softmetal: GPU work is not done within {IDLE_S} s."
     if news > 1:
         text += f"\n(the last of {news} reports; the others are on stderr)"
+    fail(item, phase, outcome, text)
+
+
+def fail(item: pytest.Item, phase: str, outcome: Any, text: str) -> None:
     if outcome.excinfo is None:
         outcome.force_exception(pytest.fail.Exception(text, pytrace=False))
     else:
@@ -514,10 +518,7 @@ def judge_findings(item: pytest.Item, phase: str, outcome: Any) -> None:
     from metal_dlpack import softmetal
 
     text = softmetal.last_report() + (f"\n(the last of {news})" if news > 1 else "")
-    if outcome.excinfo is None:
-        outcome.force_exception(pytest.fail.Exception(text, pytrace=False))
-    else:
-        item.add_report_section(phase, "softmetal", text)
+    fail(item, phase, outcome, text)
 
 
 def count_findings() -> int:

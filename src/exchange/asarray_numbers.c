@@ -183,8 +183,8 @@ refuse_number(const nested_numbers *numbers, PyObject *x)
     return -1;
 }
 
-/* See element_kind_dtype.  -1 with TypeError: an item is not a number of Python's, or an int beyond int64, of
- * which NumPy makes uint64, inexact floats or objects; the sentence names the type of `x`. */
+/* See element_kind_dtype.  -1 with TypeError: an item is not a number of Python's, or an int beyond
+ * int64, of which NumPy makes uint64, inexact floats or objects; the sentence names the type of `x`. */
 static int
 nested_numbers_dtype(const nested_numbers *numbers, PyObject *x, DLDataType *out)
 {

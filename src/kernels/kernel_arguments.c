@@ -16,6 +16,7 @@
 #include "exchange/foreign_types.h"
 #include "kernels/kernel_call.h"
 #include "python/args.h"
+#include "python/attribute.h"
 #include "python/errors.h"
 
 #define MOST_BYTES 4096 /* SPEC setBytes:length:atIndex: */
@@ -302,8 +303,10 @@ refuse_cpu(const binding *to, PyObject *value)
 static int
 bind_cpu(const binding *to, PyObject *value)
 {
-    PyObject *shape = PyObject_GetAttr(value, to->call->state->str_shape);
-    PyErr_Clear();
+    PyObject *shape = NULL;
+    if (attribute_find(value, to->call->state->str_shape, &shape) < 0) {
+        return -1;
+    }
     bool is_number = shape != NULL && PyTuple_Check(shape) && PyTuple_GET_SIZE(shape) == 0 &&
                      to->parameter->type.lanes == 1 && !to->parameter->is_written;
     Py_XDECREF(shape);
@@ -360,9 +363,13 @@ bind_buffer(const binding *to, PyObject *value)
     if (buffer_open_storage(kernel_subject(to->parameter), buffer_cast(value)) == NULL) {
         return -1;
     }
-    return import_value(to, value, &array) < 0 || check_array(to, array) < 0
-               ? -1
-               : bind_items(to, array);
+    if (import_value(to, value, &array) < 0) {
+        return -1;
+    }
+    if (array == NULL) {
+        return refuse_cpu(to, value);
+    }
+    return check_array(to, array) < 0 ? -1 : bind_items(to, array);
 }
 
 /* ---- anything ---- */

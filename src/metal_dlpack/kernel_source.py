@@ -58,8 +58,9 @@ _NOT_FINITE = re.compile(
           | (?P<value> INFINITY | NAN | HUGE_VAL[FH] | infinity | quiet_NaN | signaling_NaN)\b )""",
     re.VERBOSE,
 )
-#: Behind any other word a name with parentheses is declared, not called.
+#: Letters before a name in which the word before it is looked for.
 _MOST_BEFORE = 200
+#: Behind any other word a name with parentheses is declared, not called.
 _BEFORE_A_CALL = {"", "return", "else", "do", "case", "and", "or", "not"}
 _MOST_PLACES = 4
 

@@ -61,7 +61,7 @@ def wait_idle(timeout: float = 10.0) -> bool:
 
     `timeout` is in seconds; returns False when it has passed.  Ctrl-C takes effect at its end.
     """
-    _control("wait_idle")
+    _control("wait_idle")  # says what is missing on a Mac
     from .running.pending import settle
 
     return settle(round(timeout * 1000))
