@@ -40,6 +40,21 @@ def test_an_overrun_by_pages_fails_the_launch_and_names_the_buffer_and_the_way(c
     assert right.tolist() == [1.0] * count
 
 
+@not_sanitized
+@pytest.mark.parametrize("seed", range(4))
+def test_an_overrun_stops_at_the_guard_whichever_thread_runs_first(seed):
+    code = (
+        "import metal_dlpack as md\n"
+        f"kernel = md.kernel({FORWARD!r})\n"
+        "arrays = [md.zeros(count) for count in (12, 5000, 12, 100_000) * 5]\n"
+        "for x in arrays:\n    try:\n        kernel(x, n=x.size + 200_000)\n        x.tolist()\n"
+        "    except md.MetalError as error:\n        print('behind buffer 0' in str(error))\n"
+        "print(sum(map(sum, (x.tolist() for x in arrays))) > 0)\n"
+    )
+    done = _run(code, SOFTMETAL_SEED=str(seed), SOFTMETAL_KERNEL_THREADS="16")
+    assert (done.returncode, done.stdout) == (0, "True\n" * 21), done
+
+
 @pytest.mark.parametrize("step", ["", "x[0] = n;", "threadgroup_barrier(mem_flags::mem_none);", "x[0] += simd_sum(n);"])
 @pytest.mark.parametrize("check", ["0", "1"])
 def test_a_recursion_whose_stack_ends_is_reported_wherever_it_ends(step, check):

@@ -21,6 +21,7 @@ from safetensors.numpy import save_file
 
 import metal_dlpack as md
 from metal_dlpack.files import plan, reading
+from metal_dlpack.files.source import Source
 from metal_dlpack.loading import chosen
 from metal_dlpack.opening import FileFormatError
 
@@ -471,6 +472,14 @@ def test_ctrl_c_at_any_moment_leaves_nothing(many, suffix, storage):
     BY_SUFFIX[suffix](path, many[1])
     done = run_child(INTERRUPTED, path, storage, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_dropped_file_is_closed_by_no_step_of_pythons_where_ctrl_c_could_come():
+    steps, sources = [], [Source(__file__)]
+    sys.setprofile(lambda frame, event, _: steps.append((event, frame.f_code.co_name)))
+    sources.clear()
+    sys.setprofile(None)
+    assert [event for event, _ in steps] == ["c_call", "c_return", "c_call"], steps  # clear(), setprofile()
 
 
 def test_threads_load_at_once(many, nothing_left):

@@ -167,7 +167,7 @@ class Values(Mapping[str, Any]):
 
     def __getitem__(self, key: str) -> Any:
         place = self._places[key]
-        if not self._source.close.alive:
+        if self._source.is_closed:
             raise ValueError(f"open: {self._source.path} was closed; read its metadata before.")
         walk = Walk(self._source, place)
         return read_value(walk, walk.numbers("I")[0])

@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import os
 import stat
-import weakref
 from typing import NoReturn
 
 
@@ -19,6 +18,15 @@ class FileFormatError(ValueError):
     """
 
 
+class Descriptor(io.FileIO):
+    """A file that is closed with its last reference, without a warning and without a step of Python's.
+
+    Ctrl-C can come between any two such steps, and what raises there, in a finalizer, is lost with the descriptor.
+    """
+
+    _finalizing = property(lambda _: False)  # FileIO warns of a file whose end found it open, and asks this
+
+
 class Source:
     """An open regular file.  Threads: reads are by offset, so any number may read at once."""
 
@@ -26,10 +34,16 @@ class Source:
         self.path = os.fsdecode(path)
         if not stat.S_ISREG(os.stat(self.path).st_mode):  # asked first: opening a pipe would wait for its writer
             self.refuse("it is not a regular file, and cannot be mapped.")
-        file = io.FileIO(self.path, "r+" if is_writable else "r")  # a plain descriptor is lost if Ctrl-C comes here
-        self.fd = file.fileno()
-        self.close = weakref.finalize(self, file.close)
+        self._file = Descriptor(self.path, "r+" if is_writable else "r")
+        self.fd = self._file.fileno()
         self.size = os.fstat(self.fd).st_size
+
+    def close(self) -> None:
+        self._file.close()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._file.closed
 
     def refuse(self, sentence: str, tensor: str | None = None, cause: BaseException | None = None) -> NoReturn:
         """Raise FileFormatError: "open: PATH: tensor NAME: SENTENCE"."""

@@ -1,9 +1,10 @@
 /* soft_storage.c: allocates the bytes of buffers.
  *
- * Owns:    the blocks.  They are mapped, with a page behind them that nobody may touch: a kernel that
- *          passes the end of the last page stops there.  Of many buffers the small ones come from
- *          the heap, and the large ones have no guard, for a process may have 65530 mappings; and
- *          small ones do under AddressSanitizer, which sees the end of each.
+ * Owns:    the blocks.  They are mapped, with 1 MiB behind them that nobody may touch: a kernel that
+ *          passes the end of the last page stops there, also where another of its threads runs
+ *          first.  Of many buffers the small ones come from the heap, and the large ones have no
+ *          guard, for a process may have 65530 mappings; and small ones do under
+ *          AddressSanitizer, which sees the end of each.
  * Calls:   mmap, posix_memalign, settings.h, race_shadow.h.
  * Threads: any.
  */
@@ -19,7 +20,8 @@
 
 #include "softmetal/settings.h"
 
-#define HEAP_MOST 32768   /* bytes; larger blocks are always mapped */
+#define HEAP_MOST 32768 /* bytes; larger blocks are always mapped */
+#define GUARD_NBYTES ((size_t)1 << 20)
 #define GUARDED_MOST 8192 /* blocks, each two mappings; later ones join their neighbours' */
 #ifdef __SANITIZE_ADDRESS__
 #define MAPS_SMALL 0
@@ -62,7 +64,7 @@ give_guard_back(void)
 static char *
 map_block(size_t nbytes, bool is_guarded)
 {
-    size_t guard = is_guarded ? soft_storage_page_size() : 0;
+    size_t guard = is_guarded ? GUARD_NBYTES : 0;
     int access = is_guarded ? PROT_NONE : PROT_READ | PROT_WRITE;
     void *block = mmap(NULL, round_to_pages(nbytes) + guard, access,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -82,12 +84,16 @@ allocate_block(soft_storage *storage)
 {
     size_t nbytes = storage->nbytes;
     storage->is_guarded = (MAPS_SMALL || nbytes > HEAP_MOST) && take_guard();
-    if (storage->is_guarded || nbytes > HEAP_MOST) {
-        char *mapped = map_block(nbytes, storage->is_guarded);
-        if (mapped == NULL && storage->is_guarded) {
-            give_guard_back();
+    if (storage->is_guarded) {
+        char *mapped = map_block(nbytes, true);
+        if (mapped != NULL) {
+            return mapped;
         }
-        return mapped;
+        give_guard_back(); /* a limit of addresses (ulimit -v) leaves room for the block alone */
+        storage->is_guarded = false;
+    }
+    if (nbytes > HEAP_MOST) {
+        return map_block(nbytes, false);
     }
     void *block = NULL;
     if (posix_memalign(&block, soft_storage_page_size(), nbytes) != 0) {
@@ -103,7 +109,7 @@ free_block(const soft_storage *storage)
         return;
     }
     if (storage->is_guarded) {
-        munmap(storage->bytes, round_to_pages(storage->nbytes) + soft_storage_page_size());
+        munmap(storage->bytes, round_to_pages(storage->nbytes) + GUARD_NBYTES);
         give_guard_back();
     }
     else if (storage->nbytes > HEAP_MOST) {

@@ -29,7 +29,7 @@ typedef struct soft_storage {
     long references;
     soft_storage_mode mode;
     bool is_tracked;          /* Metal orders the GPU work that uses it */
-    bool is_guarded;          /* a page that nobody may touch follows the block */
+    bool is_guarded;          /* pages that nobody may touch follow the block */
     bool is_foreign;          /* the block belongs to the caller (bytesNoCopy) */
     size_t nbytes;            /* > 0 */
     char *bytes;              /* never NULL */
