@@ -34,13 +34,29 @@ def switch_on(*, float64: bool = False) -> bool:
         return False
     with _lock:
         if _library is None:
+            ratio = high_watermark_ratio()
             _library = _installed(torch)
             _core._forget_types()
-            if ratio := os.environ.get("PYTORCH_MPS_HIGH_WATERMARK_RATIO"):  # as on a Mac, once
-                torch._C._mps_setMemoryFraction(float(ratio))
+            if ratio is not None:
+                torch._C._mps_setMemoryFraction(ratio)
     _library.torch_mps_allow_float64(float64)
     _library.torch_mps_allow_fallback(os.environ.get("PYTORCH_ENABLE_MPS_FALLBACK", "0") not in ("", "0"))
     return True
+
+
+def high_watermark_ratio() -> float | None:
+    """What torch reads from the environment, once, on a Mac too.  RuntimeError if it is no such number."""
+    written = os.environ.get("PYTORCH_MPS_HIGH_WATERMARK_RATIO") or None
+    try:
+        ratio = None if written is None else float(written)
+    except ValueError:
+        ratio = -1
+    if ratio is not None and not 0 <= ratio <= 2:
+        raise RuntimeError(
+            f"softmetal.torch_mps: PYTORCH_MPS_HIGH_WATERMARK_RATIO is {written!r}; torch takes a number from 0, for no "
+            "limit, to 2, for twice what the device recommends. Set it so, or unset it."
+        )
+    return ratio
 
 
 def library_path() -> str:
