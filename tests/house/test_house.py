@@ -64,9 +64,31 @@ BESIDE_FOLDERS = {
 }
 
 LONGEST_FILE = 500
-#: The one file that may talk to Metal cannot be two.
-LONGER_FILES = {"metal_bridge.m": 1500}
 LONGEST_FUNCTION = 60
+#: How long those may be that were longer when the law came: no number grows, and a file that fits leaves.
+LONGER_FILES = {
+    "metal_bridge.m": 1385,
+    "_metal_dlpack_pytest.py": 560,
+    "operators.cpp": 1040,
+    "queue.cpp": 820,
+    "counted_code.py": 530,
+    "libraries.m": 554,
+    "fault_calls.py": 562,
+    "mlx_calls.py": 1118,
+    "model.py": 632,
+    "toy_library.py": 526,
+    "test_cache.py": 581,
+    "test_compiler.py": 507,
+    "test_explain.py": 521,
+    "test_files.py": 887,
+    "test_kernel_arguments.py": 580,
+    "test_kernel_check.py": 728,
+    "test_pool.py": 551,
+    "test_pytest_plugin.py": 641,
+    "test_timeline.py": 516,
+    "test_translation.py": 610,
+}
+LONGER_FUNCTIONS = {"events_of", "toy_type"}
 
 
 # ---- floors ----
@@ -134,20 +156,57 @@ def test_a_name_is_one_file():
     assert repeated(path.name for path in TESTS.rglob("test_*.py")) == []
 
 
-def longest_function(lines):
-    longest, start = 0, None
-    for number, line in enumerate(lines, 1):
-        if line == "{":
+def lengths_in_python(text):
+    """Of each function, without its docstring."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            words = node.body[0] if ast.get_docstring(node) is not None else None
+            yield node.name, node.end_lineno - node.lineno + 1 - (words.end_lineno - words.lineno + 1 if words else 0)
+
+
+def lengths_in_c(text):
+    """Of each function that begins in the first column, also in C++ and Objective-C: its last line of words names it."""
+    start, name = None, ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if start is None and line == "{":
             start = number
-        if line == "}" and start is not None:
-            longest, start = max(longest, number - start), None
-    return longest
+        elif line == "}" and start is not None:
+            yield name, number - start
+            start = None
+        elif start is None and re.match(r"[\w(*+-].*\(", line):
+            name = line
+
+
+@pytest.mark.parametrize(
+    ("lengths", "text", "expected"),
+    [
+        (lengths_in_python, 'def f():\n    """a\n    b"""\n    return 1\n', [("f", 2)]),
+        (
+            lengths_in_python,
+            "class A:\n    async def g(a):\n        def h():\n            pass\n",
+            [("g", 3), ("h", 2)],
+        ),
+        (lengths_in_c, "int\nf(int a,\n  int b)\n{\n    if (a) {\n    }\n}\n", [("f(int a,", 3)]),
+        (lengths_in_c, "@implementation A\n- (void)go:(id)x\n{\n    y();\n}\n@end\n", [("- (void)go:(id)x", 2)]),
+    ],
+)
+def test_a_function_has_the_length_that_a_reader_sees(lengths, text, expected):
+    assert list(lengths(text)) == expected
 
 
 def test_files_and_functions_have_a_length_to_read():
-    texts = {path.name: path.read_text().splitlines() for path in SOURCES}
-    assert [name for name, lines in texts.items() if len(lines) > LONGER_FILES.get(name, LONGEST_FILE)] == []
-    assert [name for name, lines in texts.items() if longest_function(lines) > LONGEST_FUNCTION] == []
+    written = [path for path in tracked_files() if path.suffix in {".c", ".h", ".m", ".cpp", ".py"} and path.is_file()]
+    texts = {path: path.read_text() for path in written}
+    lines = {path: text.count("\n") for path, text in texts.items()}
+    assert {path.name: n for path, n in lines.items() if n > LONGER_FILES.get(path.name, LONGEST_FILE)} == {}
+    assert set(LONGER_FILES) == {path.name for path, n in lines.items() if n > LONGEST_FILE}, "fits now: take it out"
+    long = {
+        name
+        for path, text in texts.items()
+        for name, n in (lengths_in_python if path.suffix == ".py" else lengths_in_c)(text)
+        if n > LONGEST_FUNCTION
+    }
+    assert long == LONGER_FUNCTIONS
 
 
 def test_a_file_says_at_its_head_what_it_is():
