@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #ifdef __APPLE__
+#import <CoreGraphics/CoreGraphics.h>
 #import <CoreVideo/CoreVideo.h>
 #import <IOSurface/IOSurface.h>
 
@@ -124,6 +125,14 @@ copy_text(NSString *text, char *out, size_t capacity)
 }
 
 /* ---- devices ---- */
+
+#ifdef __APPLE__
+/* Where CoreGraphics is not in the process, a command-line program has no default device; and a
+ * linker with -dead_strip_dylibs, conda's, drops what nothing refers to.  Never called.
+ * SPEC metal/mtlcreatesystemdefaultdevice(); pyobjc issue 390 */
+__attribute__((used)) static CFTypeID (*const core_graphics_stays)(void) =
+    CGColorSpaceGetTypeID;
+#endif
 
 /* Nothing says that the default device and the list hold the same object for one GPU. */
 static size_t

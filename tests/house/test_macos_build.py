@@ -24,6 +24,7 @@ CLASSES_OF_METAL = {"_OBJC_CLASS_$_MTLCompileOptions", "_OBJC_CLASS_$_MTLFunctio
 FROM_FOUNDATION = {"_OBJC_CLASS_$_NSAutoreleasePool", "_OBJC_CLASS_$_NSProcessInfo", "_OBJC_CLASS_$_NSString"}
 #: C functions, by framework.
 FROM_C = {
+    "CoreGraphics": {"CGColorSpaceGetTypeID"},
     "CoreFoundation": {"CFGetTypeID", "CFRetain", "CFRelease"},
     "IOSurface": {
         "IOSurfaceGetTypeID",
@@ -128,11 +129,37 @@ def test_the_module_links_and_shows_only_its_init_function(built, folder):
     assert missing == set()
 
 
-def test_the_build_names_the_frameworks_that_a_default_device_needs():
-    """SPEC developer.apple.com/documentation/metal/mtlcreatesystemdefaultdevice(): a command-line program links to
-    CoreGraphics, or there is no default device."""
+def test_the_build_names_every_framework():
     (named,) = re.findall(r"named = (\(.*\))", (ROOT / "setup.py").read_text())
-    assert set(ast.literal_eval(named)) == {"Metal", "Foundation", "CoreGraphics", *FROM_C}
+    assert set(ast.literal_eval(named)) == {"Metal", "Foundation", *FROM_C}
+
+
+#: Stands for a framework of Apple's SDK, which is not here.
+STUB = """--- !tapi-tbd
+tbd-version: 4
+targets: [arm64-macos]
+install-name: '/System/Library/Frameworks/{name}.framework/Versions/A/{name}'
+exports:
+  - targets: [arm64-macos]
+    symbols: [{symbols}]
+...
+"""
+
+
+def test_a_linker_that_drops_what_is_unused_keeps_the_framework_that_a_default_device_needs(built, folder):
+    """conda links with -dead_strip_dylibs, and without CoreGraphics there is no default device (pyobjc issue 390)."""
+    for name, symbols in {**FROM_C, "Unused": {"NobodyAsks"}}.items():
+        stub = folder / f"{name}.framework" / f"{name}.tbd"
+        stub.parent.mkdir()
+        stub.write_text(STUB.format(name=name, symbols=", ".join(f"_{symbol}" for symbol in symbols)))
+    frameworks = [part for name in ("CoreGraphics", "Unused") for part in ("-framework", name)]
+    module = folder / "stripped.so"
+    clang.link_module(
+        list(built.values()), module, "-F", folder, *frameworks, "-Wl,-dead_strip_dylibs", "-Wl,-dead_strip"
+    )
+    loaded = {Path(path).name for path in macho.Image(module).loaded}
+    assert "CoreGraphics" in loaded
+    assert "Unused" not in loaded
 
 
 #: A C type as PyObjC's tables write it.

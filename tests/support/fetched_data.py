@@ -95,7 +95,7 @@ PACKAGES = (
         "pyobjc-framework-Quartz==12.2.2",
         "4b01e325b0cdc121e78730dde9756e971b23069bf141cd62efbcaac76d7b6dbb",
         FOR_ANY_MAC,
-        r"Quartz/CoreVideo/_metadata\.py",
+        r"Quartz/Core(Graphics|Video)/_metadata\.py",
     ),
     Package(
         "pyobjc-framework-CoreML==12.2.2",

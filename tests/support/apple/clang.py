@@ -44,12 +44,13 @@ def syntax_tree(source: Path, *extra) -> dict:
     return json.loads(run([*command(), *extra, "-fsyntax-only", "-Xclang", "-ast-dump=json", source]))
 
 
-def link_module(objects: list[Path], target: Path) -> None:
+def link_module(objects: list[Path], target: Path, *extra) -> None:
     """A dylib as setup.py links it, but what Python, Metal and Foundation define is left to the loader."""
     run(
         [
             *(sys.executable, "-m", "ziglang", "cc", "-target", f"aarch64-macos.{MACOS}"),
             *("-O2", "-fno-sanitize=all", "-shared", "-undefined", "dynamic_lookup"),
+            *extra,
             *objects,
             *("-o", target),
         ]

@@ -14,7 +14,7 @@ from pathlib import Path
 FAT_MAGIC = 0xCAFEBABE
 MAGIC_64 = 0xFEEDFACF
 ARM64 = 0x0100000C
-LC_SEGMENT_64, LC_SYMTAB, LC_BUILD_VERSION = 0x19, 0x2, 0x32
+LC_SEGMENT_64, LC_SYMTAB, LC_LOAD_DYLIB, LC_BUILD_VERSION = 0x19, 0x2, 0xC, 0x32
 N_STAB, N_TYPE, N_EXT, N_UNDF = 0xE0, 0x0E, 0x01, 0x00
 ZERO_FILL = {1, 12, 18}  # S_ZEROFILL, S_GB_ZEROFILL, S_THREAD_LOCAL_ZEROFILL
 
@@ -72,6 +72,7 @@ class Image:
             raise ValueError(f"{path} is not a Mach-O file of arm64")
         self.sections: list[Section] = []
         self.symbols: list[Symbol] = []
+        self.loaded: list[str] = []  # the paths of the libraries that it needs
         self.macos = None  # (major, minor) of the deployment target
         offset = 32
         for _ in range(commands):
@@ -80,6 +81,9 @@ class Image:
                 self._read_segment(offset)
             elif kind == LC_SYMTAB:
                 self._read_symbols(offset)
+            elif kind == LC_LOAD_DYLIB:
+                (name,) = struct.unpack_from("<I", self.data, offset + 8)
+                self.loaded.append(text(self.data[offset + name : offset + size]))
             elif kind == LC_BUILD_VERSION:
                 (version,) = struct.unpack_from("<I", self.data, offset + 12)
                 self.macos = (version >> 16, version >> 8 & 0xFF)

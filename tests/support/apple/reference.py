@@ -77,6 +77,7 @@ def tables(framework: str) -> Tables:
     wheel, folder = {
         "Foundation": ("Cocoa", "Foundation"),
         "CoreFoundation": ("Cocoa", "CoreFoundation"),
+        "CoreGraphics": ("Quartz", "Quartz/CoreGraphics"),
         "CoreVideo": ("Quartz", "Quartz/CoreVideo"),
     }.get(framework, (framework, framework))
     return Tables(fetched_data.folder(f"pyobjc-framework-{wheel}") / folder / "_metadata.py")
