@@ -39,6 +39,8 @@ typedef struct bridge_kernel bridge_kernel;     /* an id<MTLComputePipelineState
     X(BRIDGE_OVER_LIMIT, "it would exceed the limit set by set_memory_limit()") \
     X(BRIDGE_NOT_PAGES, "Metal wraps only whole pages of memory") \
     X(BRIDGE_OTHER_PAGES, "Metal gave a buffer that does not lie over the given pages") \
+    X(BRIDGE_STALE_FILE, \
+      "the GPU of a virtual machine with macOS 14 reads old bytes where a file is mapped") \
     X(BRIDGE_NO_SURFACES, \
       "IOSurface is part of macOS, and this build stands on the software Metal") \
     X(BRIDGE_NOT_A_SURFACE, \
@@ -92,7 +94,8 @@ typedef struct bridge_device_facts {
     uint64_t max_buffer_length;           /* bytes */
     uint64_t recommended_max_working_set; /* bytes */
     bool has_unified_memory;
-    bool is_software; /* src/softmetal/ answers, not a GPU */
+    bool is_software;       /* src/softmetal/ answers, not a GPU */
+    bool reads_stale_files; /* no buffer may lie over pages of a file */
 } bridge_device_facts;
 
 /* Write at most `capacity` devices, each +1, the system's default first.  Returns how many. */
@@ -114,6 +117,8 @@ typedef void bridge_pages_done(void *context);
 bridge_status bridge_buffer_new_over_pages(bridge_device *device, void *pages, size_t nbytes,
                                            bridge_pages_done *done, void *context,
                                            bridge_buffer **out);
+/* Does the memory at the address come from a file?  One system call on a Mac; slow elsewhere. */
+bool bridge_is_file(const void *address);
 void bridge_buffer_retain(bridge_buffer *buffer);
 void bridge_buffer_release(bridge_buffer *buffer); /* NULL is allowed */
 /* Does only the caller hold the buffer, and is it as we made it: unnamed and not purgeable?

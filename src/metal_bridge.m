@@ -20,11 +20,14 @@
 #import <CoreVideo/CoreVideo.h>
 #import <IOSurface/IOSurface.h>
 
+#include <libproc.h>
 #include <mach/mach.h>
 #include <malloc/malloc.h>
+#include <unistd.h>
 #else
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -174,6 +177,13 @@ bridge_device_copy_all(bridge_device **out, size_t capacity)
     return count;
 }
 
+static NSInteger
+macos_major(void)
+{
+    NSInteger macos = [[NSProcessInfo processInfo] operatingSystemVersion].majorVersion;
+    return macos == 16 ? 26 : macos; /* what 26 tells programs that an older SDK built */
+}
+
 void
 bridge_device_describe(bridge_device *device, bridge_device_facts *out)
 {
@@ -188,6 +198,9 @@ bridge_device_describe(bridge_device *device, bridge_device_facts *out)
     out->max_buffer_length = [object maxBufferLength];
     out->recommended_max_working_set = [object recommendedMaxWorkingSetSize];
     out->has_unified_memory = [object hasUnifiedMemory];
+    /* SPEC unslothai/llama.cpp pull request 37: seen on macOS 14, not on 15 and 26 */
+    out->reads_stale_files =
+        strcmp(out->name, "Apple Paravirtual device") == 0 && macos_major() < 15;
 #ifndef __APPLE__
     out->is_software = true;
 #endif
@@ -407,6 +420,15 @@ is_readable(const void *address)
                                              sizeof word, (vm_address_t)&word, &nbytes);
     return result == KERN_SUCCESS && nbytes == sizeof word;
 }
+
+bool
+bridge_is_file(const void *address)
+{
+    struct proc_regionwithpathinfo region;
+    int nbytes = proc_pidinfo(getpid(), PROC_PIDREGIONPATHINFO, (uintptr_t)address, &region,
+                              sizeof region);
+    return nbytes == sizeof region && region.prp_vip.vip_vi.vi_stat.vst_ino != 0;
+}
 #else
 /* The kernel copies the signal set before it looks at `how`: EFAULT says that the word cannot
  * be read, EINVAL that it can.  One call, no signal handler, nothing changed. */
@@ -415,6 +437,23 @@ is_readable(const void *address)
 {
     long result = syscall(SYS_rt_sigprocmask, ~0, address, NULL, sizeof(uint64_t));
     return !(result == -1 && errno == EFAULT);
+}
+
+bool
+bridge_is_file(const void *address)
+{
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char line[4096 + 100]; /* a path, and numbers before it */
+    unsigned long first = 0, end = 0, inode = 0;
+    while (maps != NULL && fgets(line, sizeof line, maps) != NULL &&
+           sscanf(line, "%lx-%lx %*s %*s %*s %lu", &first, &end, &inode) == 3 &&
+           end <= (uintptr_t)address) {
+        inode = 0;
+    }
+    if (maps != NULL) {
+        (void)fclose(maps);
+    }
+    return first <= (uintptr_t)address && (uintptr_t)address < end && inode != 0;
 }
 #endif
 
@@ -899,9 +938,8 @@ newest_language(NSUInteger standard)
                 {15, BRIDGE_LANGUAGE(3, 2)},
                 {26, BRIDGE_LANGUAGE(4, 0)},
                 {27, BRIDGE_LANGUAGE(4, 1)}};
-    NSInteger macos = [[NSProcessInfo processInfo] operatingSystemVersion].majorVersion;
+    NSInteger macos = macos_major();
     NSUInteger newest = standard;
-    macos = macos == 16 ? 26 : macos; /* what 26 tells programs that an older SDK built */
     for (size_t i = 0; i < sizeof rows / sizeof rows[0] && rows[i].macos <= macos; i++) {
         newest = rows[i].language > newest ? rows[i].language : newest;
     }

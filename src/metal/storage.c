@@ -210,6 +210,9 @@ storage_wrap_host(const device_record *device, void *address, size_t nbytes,
     uintptr_t first = round_down((uintptr_t)address, (size_t)sysconf(_SC_PAGESIZE));
     size_t length = storage_pages_nbytes(address, nbytes);
     *offset_bytes = (uintptr_t)address - first;
+    if (device->facts.reads_stale_files && bridge_is_file(address)) {
+        return BRIDGE_STALE_FILE;
+    }
     /* The rest of the last page is not ours to use. */
     metal_storage *storage =
         make_record(NULL, device, *offset_bytes + nbytes, BRIDGE_SHARED, (char *)first, NULL);

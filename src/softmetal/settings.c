@@ -77,26 +77,29 @@ read_word(const char *words, const char *text, uint64_t *value)
     return true;
 }
 
-/* "none", or a list of "unified" and "discrete" with commas between. */
+/* "none", or a list of the three with commas between. */
 static bool
 read_devices(const char *text, uint64_t *value)
 {
-    uint64_t count = 0, discrete = 0;
+    static const char *const kinds[] = {"unified", "discrete", "paravirtual"};
+    uint64_t count = 0, bits[3] = {0};
     if (strcmp(text, "none") == 0) {
         *value = 0;
         return true;
     }
     for (;;) {
-        size_t length = strcspn(text, ",");
-        bool is_discrete = length == 8 && strncmp(text, "discrete", 8) == 0;
-        bool is_unified = length == 7 && strncmp(text, "unified", 7) == 0;
-        if ((!is_discrete && !is_unified) || count == MOST_DEVICES) {
+        size_t length = strcspn(text, ","), kind = 0;
+        while (kind < 3 &&
+               (strlen(kinds[kind]) != length || strncmp(text, kinds[kind], length) != 0)) {
+            kind += 1;
+        }
+        if (kind == 3 || count == MOST_DEVICES) {
             return false;
         }
-        discrete |= (uint64_t)is_discrete << count;
+        bits[kind] |= UINT64_C(1) << count;
         count += 1;
         if (text[length] == '\0') {
-            *value = count | discrete << 8;
+            *value = count | bits[1] << 8 | bits[2] << 16;
             return true;
         }
         text += length + 1;

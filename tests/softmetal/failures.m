@@ -58,6 +58,7 @@ CASE(a_rule_that_is_not_understood_changes_nothing)
     CHECK(softmetal_set("SOFTMETAL_FAIL", "commit=Melted") == -1);
     CHECK(softmetal_set("SOFTMETAL_SEED", "first") == -1);
     CHECK(softmetal_set("SOFTMETAL_DEVICES", "unified,") == -1);
+    CHECK(softmetal_set("SOFTMETAL_DEVICES", "paravirtual,virtual") == -1);
     CHECK(softmetal_set("SOFTMETAL_QUEUE_DEPTH", "12T") == -1);
     CHECK(softmetal_set("SOFTMETAL_QUEUE_DEPTH", "+12") == -1);
     CHECK(softmetal_set("SOFTMETAL_NOTHING", "1") == -1);

@@ -112,7 +112,9 @@ class Memory:
         assert self._bytes is not None
         try:
             return _core.asarray(self._bytes[start:end], device=self.device, copy=False).buffer
-        except _core.CopyRequiredError:
+        except _core.CopyRequiredError as error:
             if self._mode == "r+":  # writes to a copy would not reach the file
-                raise
+                raise _core.CopyRequiredError(
+                    f"open: mode 'r+' writes through the file's pages, and {error} Modes 'r' and 'c' copy the tensors."
+                ) from None
             return None

@@ -40,6 +40,12 @@ is_discrete(unsigned index)
 }
 
 static BOOL
+is_paravirtual(unsigned index)
+{
+    return (soft_settings_get(SOFT_DEVICES) >> (16 + index) & 1) != 0;
+}
+
+static BOOL
 may_obtain(void)
 {
     soft_process_watch();
@@ -124,7 +130,8 @@ MTLCopyAllDevices(void)
     if (_index > 0) {
         snprintf(number, sizeof number, " %u", _index + 1);
     }
-    snprintf(name, sizeof name, "Software Metal%s%s", number,
+    snprintf(name, sizeof name, "%s%s%s",
+             is_paravirtual(_index) ? "Apple Paravirtual device" : "Software Metal", number,
              is_discrete(_index) ? " (discrete)" : "");
     return [NSString stringWithUTF8String:name];
 }
