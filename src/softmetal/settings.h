@@ -56,8 +56,8 @@ typedef enum soft_no_copy {
 } soft_no_copy;
 
 /* The value as a number.  SOFT_DEVICES: the number of devices in the low byte, and from bit 8
- * on one bit per device, set for a discrete GPU, from bit 16 on for that of a virtual machine.  SOFT_SEED: UINT64_MAX for "last".
- * SOFT_NO_COPY: a soft_no_copy. */
+ * on one bit per device, set for a discrete GPU, from bit 16 on for that of a virtual machine.
+ * SOFT_SEED: UINT64_MAX for "last".  SOFT_NO_COPY: a soft_no_copy. */
 uint64_t soft_settings_get(soft_setting setting);
 
 /* Read the environment, unless that is done.  For what makes devices: the first call that
