@@ -15,6 +15,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable
+from functools import partial
 from pickle import PickleBuffer
 from typing import TYPE_CHECKING, Any
 
@@ -33,8 +34,8 @@ def nothing() -> None:
 #: _metal_dlpack_dask.py puts a function here that gives free memory back.
 before_pickling: Callable[[], object] = nothing
 
-#: By the id of a living Array the NumPy array over its bytes that joblib was given.
-_given_to_joblib: dict[int, np.ndarray[Any, Any]] = {}
+#: By the id of a living Array what tells of its end, and the NumPy array over its bytes that joblib was given.
+_given_to_joblib: dict[int, tuple[weakref.ref[_core.Array], np.ndarray[Any, Any]]] = {}
 
 
 def reduce_array(array: _core.Array, protocol: int) -> tuple[Any, tuple[Any, ...]]:
@@ -86,10 +87,10 @@ def bytes_for_joblib(array: _core.Array, dense: _core.Array) -> np.ndarray[Any, 
     view = np.asarray(items_as_bytes(array, dense))  # waits for GPU work that writes these bytes
     if dense is not array:
         return view
-    given = _given_to_joblib.setdefault(id(array), view)  # of two threads that come at once, one gives it
-    if given is view:
-        weakref.finalize(array, _given_to_joblib.pop, id(array), None)
-    return given
+    # pop() itself is the callback, without a step of Python's: what Ctrl-C raised there would be lost, and the next
+    # Array at this address would be written as this one.
+    end = weakref.ref(array, partial(_given_to_joblib.pop, id(array)))
+    return _given_to_joblib.setdefault(id(array), (end, view))[1]  # of two threads that come at once, one gives it
 
 
 def dense_form(array: _core.Array) -> _core.Array:

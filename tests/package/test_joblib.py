@@ -149,7 +149,11 @@ def test_joblib_sees_one_numpy_array_for_one_array_as_long_as_that_lives(live_bu
     assert array[:].__reduce_ex__(5)[1][0] is not first
     key = id(array)
     assert key in pickling._given_to_joblib
+    steps = []
+    sys.setprofile(lambda frame, event, _: steps.append(event))
     del array
+    sys.setprofile(None)
+    assert steps == ["c_call"], "a step of Python's is one where Ctrl-C can come"  # setprofile() itself
     assert key not in pickling._given_to_joblib
     assert first.view("f4")[99] == 99
 

@@ -53,8 +53,8 @@ def high_watermark_ratio() -> float | None:
         ratio = -1
     if ratio is not None and not 0 <= ratio <= 2:
         raise RuntimeError(
-            f"softmetal.torch_mps: PYTORCH_MPS_HIGH_WATERMARK_RATIO is {written!r}; torch takes a number from 0, for no "
-            "limit, to 2, for twice what the device recommends. Set it so, or unset it."
+            f"softmetal.torch_mps: PYTORCH_MPS_HIGH_WATERMARK_RATIO is {written!r}; torch takes a number from 0, for "
+            "no limit, to 2, for twice what the device recommends. Set it so, or unset it."
         )
     return ratio
 
