@@ -164,8 +164,8 @@ first-day:
 # Of the peers nothing is asked but that the kit can judge them.
 PEERS := numpy torch jax mlx tvm-ffi pyarrow metal_dlpack
 conformance: build
-	$(PY) -m metal_dlpack.conformance --producer metal_dlpack --consumer metal_dlpack
-	$(PY) -m metal_dlpack.conformance --scores $(PEERS:%=--producer %) $(PEERS:%=--consumer %) || [ $$? = 1 ]
+	$(PY) -m dlpack_conformance --producer metal_dlpack --consumer metal_dlpack
+	$(PY) -m dlpack_conformance --scores $(PEERS:%=--producer %) $(PEERS:%=--consumer %) || [ $$? = 1 ]
 
 dist: $(VENV)/dist.stamp
 	$(PY) tools/dist.py $(ARGS)

@@ -194,9 +194,10 @@ class BuildPackage(build_py):
         if self.editable_mode:
             return
         wanted = {Path(name) for name in self.get_outputs(include_bytecode=False)}
-        for path in Path(self.build_lib, "metal_dlpack").rglob("*"):
-            if path.is_file() and path.suffix != ".so" and path not in wanted:
-                path.unlink()
+        for package in ("dlpack_conformance", "metal_dlpack"):
+            for path in Path(self.build_lib, package).rglob("*"):
+                if path.is_file() and path.suffix != ".so" and path not in wanted:
+                    path.unlink()
 
 
 class StripModule(install_lib):

@@ -1,4 +1,4 @@
-"""The pytest plugin of metal_dlpack.conformance: one test for each rule of DLPack, for the libraries that are named.
+"""The pytest plugin of dlpack_conformance: one test for each rule of DLPack, for the libraries that are named.
 
 pytest imports this module in every run of everybody who has metal_dlpack installed.  So it stands outside of the
 package, and imports the package only when an option is used.
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from metal_dlpack.conformance import Result, Rule
+    from dlpack_conformance import Result, Rule
 
 KNOWN = "dlpack_known_failures"
 #: (side, library): what became of the rules that this run selected, or why there is nothing to judge.
@@ -19,7 +19,7 @@ _results = pytest.StashKey[dict[tuple[str, str], "dict[str, Result] | str"]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("dlpack", "the rules of DLPack, a test for each: metal_dlpack.conformance")
+    group = parser.getgroup("dlpack", "the rules of DLPack, a test for each: dlpack_conformance")
     name = "numpy, torch, ... or module:attribute, a Library of yours"
     group.addoption("--dlpack-producer", action="append", default=[], metavar="NAME", help=f"judge a producer: {name}")
     group.addoption("--dlpack-consumer", action="append", default=[], metavar="NAME", help="judge a consumer")
@@ -39,7 +39,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
     asked = {"producer": config.option.dlpack_producer, "consumer": config.option.dlpack_consumer}
     if not any(asked.values()):
         return
-    from metal_dlpack.conformance import RULES
+    from dlpack_conformance import RULES
 
     known = known_failures(config)
     for rule in RULES:
@@ -55,7 +55,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
 
 def known_failures(config: pytest.Config) -> set[tuple[str, str]]:
     """The (side, rule) of each line; one that names no rule is an error, so that the list stays true."""
-    from metal_dlpack.conformance import RULES
+    from dlpack_conformance import RULES
 
     known = {tuple(line.split()) for line in config.getini(KNOWN)}
     unknown = known - {(rule.side, rule.name) for rule in RULES}
@@ -91,7 +91,7 @@ class RuleItem(pytest.Item):
 
     def result(self) -> Result:
         """From one batch for all rules of this library and side that the run has."""
-        from metal_dlpack.conformance import Missing, judge
+        from dlpack_conformance import Missing, judge
 
         key, results = (self.rule.side, self.library), self.config.stash[_results]
         if key not in results:

@@ -185,7 +185,10 @@ def mutants_of(file: str, text: str) -> list[Mutant]:
 SOURCES = {
     "core": [*(f"{folder}/*.[ch]" for folder in FOLDERS), "metal_bridge.m"],
     "softmetal": ["softmetal/*.[ch]", *(f"softmetal/{f}/*.[chm]" for f in ("apple", "checker", "gpu", "kernels"))],
-    "python": [f"metal_dlpack/{f}.py" for f in ("asking/*", "conformance/*", "files/*", "msl/*", "explaining")],
+    "python": [
+        *(f"metal_dlpack/{f}.py" for f in ("asking/*", "files/*", "msl/*", "explaining")),
+        "dlpack_conformance/*.py",
+    ],
 }
 
 

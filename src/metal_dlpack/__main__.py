@@ -57,6 +57,6 @@ def show_findings(as_json: bool) -> int:
 
 
 if __name__ == "__main__":
-    from .conformance.command_line import run
+    from dlpack_conformance.command_line import run
 
     run(main, "python -m metal_dlpack")

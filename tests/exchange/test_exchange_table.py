@@ -9,7 +9,7 @@ import pytest
 from dlpack_structs import IS_COPIED, READ_ONLY, SET_ERROR, Tensor, delete
 
 import metal_dlpack as md
-from metal_dlpack.conformance.exchange_table import ALLOCATE, allocate, borrow, object_from, table_of, tensor_from
+from dlpack_conformance.exchange_table import ALLOCATE, allocate, borrow, object_from, table_of, tensor_from
 
 TABLE = table_of(md.Array)
 

@@ -74,7 +74,8 @@ def test_a_source_distribution_has_what_git_has_and_nothing_else(sdist):
 def test_a_wheel_has_the_package_its_plugins_and_the_licence(sdist, wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     installed = {name for name in names if ".dist-info/" not in name}
-    package = {str(path.relative_to(sdist / "src")) for path in (sdist / "src" / "metal_dlpack").rglob("*.*")}
+    ours = [path for name in ("dlpack_conformance", "metal_dlpack") for path in (sdist / "src" / name).rglob("*.*")]
+    package = {str(path.relative_to(sdist / "src")) for path in ours}
     package.add("metal_dlpack/msl/empty-headers/metal_stdlib")
     package = {name for name in package if (SRC / name).is_file() and "/." not in name}
     assert {

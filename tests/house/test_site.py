@@ -11,8 +11,8 @@ from children import output_of
 from places import DOCS, ROOT
 from public_surface import functions, members
 
+import dlpack_conformance
 import metal_dlpack as md
-from metal_dlpack import conformance
 
 pytestmark = pytest.mark.needs_no_sanitizer
 
@@ -56,7 +56,7 @@ def test_every_public_name_has_an_anchor(site):
     names = {f"metal_dlpack.{name}" for name in dir(md) if not name.startswith("_")}
     names |= {f"metal_dlpack.{name}" for name in functions()}
     names |= {f"metal_dlpack.{name}" for name in members() if not name.rpartition(".")[2].startswith("_")}
-    names |= {f"metal_dlpack.conformance.{name}" for name in conformance.__all__}
+    names |= {f"dlpack_conformance.{name}" for name in dlpack_conformance.__all__}
     names |= {f"metal_dlpack.Array.{name}" for name in ("__dlpack__", "__dlpack_device__", "__metal_stream__")}
     found = anchors(site)
     assert len(names) > 200
@@ -161,7 +161,8 @@ def test_a_docstring_becomes_restructured_text_that_looks_the_same():
 
 def test_the_items_of_a_section_stand_together():
     """An item behind a blank line would be shown as a paragraph with a quotation, below the section."""
-    things = list({id(thing): thing for module in (md, conformance) for thing in vars(module).values()}.values())
+    named = [getattr(dlpack_conformance, name) for name in dlpack_conformance.__all__]
+    things = list({id(thing): thing for thing in [*vars(md).values(), *named]}.values())
     things += [member for thing in things if isinstance(thing, type) for member in vars(thing).values()]
     texts = [text for thing in things if callable(thing) and isinstance(text := thing.__doc__, str) and "----" in text]
     assert len(texts) > 60

@@ -10,7 +10,7 @@ import pytest
 from places import ROOT
 
 import metal_dlpack as md
-from metal_dlpack.conformance.libraries import LIBRARIES
+from dlpack_conformance.libraries import LIBRARIES
 
 # GNU make, which they run, reads past a string of its own; the sanitizer is loaded into it.
 pytestmark = pytest.mark.needs_no_sanitizer

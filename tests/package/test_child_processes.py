@@ -35,8 +35,8 @@ child.run([sys.executable, os.environ["PIDS"] + "/hangs.py"], "")
 STARTS = {
     "doctor": ["-m", "metal_dlpack"],
     "doctor, as JSON": ["-m", "metal_dlpack", "--json"],
-    "kit, a producer": ["-m", "metal_dlpack.conformance", "--producer", "hangs:Library"],
-    "kit, a consumer": ["-m", "metal_dlpack.conformance", "--consumer", "hangs:Library"],
+    "kit, a producer": ["-m", "dlpack_conformance", "--producer", "hangs:Library"],
+    "kit, a consumer": ["-m", "dlpack_conformance", "--consumer", "hangs:Library"],
     "trial": ["-c", "from metal_dlpack.asking.trials import trial_of; trial_of('torch')"],
     "compiler": ["-c", COMPILES],
 }
@@ -112,7 +112,7 @@ def test_a_child_ends_with_a_parent_that_is_stopped(started, arguments, number):
 def test_a_child_that_watches_its_parent_ends_its_group_after_it(tmp_path):
     """As on a Mac, where no signal comes."""
     code = (
-        "import subprocess, sys, os, time; from metal_dlpack.conformance import tied_process as tied; tied.LOOK_S = 0.05;"
+        "import subprocess, sys, os, time; from dlpack_conformance import tied_process as tied; tied.LOOK_S = 0.05;"
         "helper = subprocess.Popen(['sleep', '60']);"
         f"open({str(tmp_path / 'pids')!r}, 'w').write(f'{{os.getpid()}} {{helper.pid}} .');"
         "tied.watch(int(sys.argv[1])); time.sleep(60)"
@@ -138,7 +138,7 @@ def test_only_one_module_starts_processes():
         r"subprocess\.(Popen|run|call|check_\w+|get\w*output)\b|\bPopen\(|os\.(fork|spawn\w*|popen|system)\(|import multiprocessing"
     )
     found = {path.relative_to(SRC).as_posix() for path in SRC.rglob("*.py") if starts.search(path.read_text())}
-    assert found == {"metal_dlpack/conformance/tied_process.py"}
+    assert found == {"dlpack_conformance/tied_process.py"}
 
 
 # ---- outputs ----
@@ -149,9 +149,9 @@ PRINTS = [
     ["-m", "metal_dlpack", "--includes"],
     ["-m", "metal_dlpack"],
     ["-m", "metal_dlpack", "--json"],
-    ["-m", "metal_dlpack.conformance", "--list"],
-    ["-m", "metal_dlpack.conformance", "--producer", "toy_library:Toy", "--rule", "items"],
-    ["-m", "metal_dlpack.conformance", "--producer", "toy_library:Toy", "--rule", "items", "--json"],
+    ["-m", "dlpack_conformance", "--list"],
+    ["-m", "dlpack_conformance", "--producer", "toy_library:Toy", "--rule", "items"],
+    ["-m", "dlpack_conformance", "--producer", "toy_library:Toy", "--rule", "items", "--json"],
 ]
 
 
@@ -186,12 +186,12 @@ def test_a_library_of_any_name_is_shown_on_one_line(tmp_path):
         "from toy_library import Toy\nclass Odd(Toy):\n    name = 'a\\n\\x1b[31mred'\n"
         "    def version(self):\n        return '\\ud800'\n"
     )
-    arguments = ["-m", "metal_dlpack.conformance", "--producer", "odd:Odd", "--rule", "items"]
+    arguments = ["-m", "dlpack_conformance", "--producer", "odd:Odd", "--rule", "items"]
     done = run_child(arguments, PYTHONPATH=os.pathsep.join([str(tmp_path), python_path()]))
     assert done.stdout.startswith("a \\x1b[31mred \\ud800 as producer: keeps"), done.stderr
 
 
-@pytest.mark.parametrize("program", ["metal_dlpack.conformance", "metal_dlpack"])
+@pytest.mark.parametrize("program", ["dlpack_conformance", "metal_dlpack"])
 def test_a_program_that_fails_itself_gives_no_verdict(program):
     """Without descriptors no child is started: 1 would say that a rule is broken, or that a pair shares nothing."""
     limit = "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (8, 8));"
@@ -205,7 +205,7 @@ def test_a_program_that_fails_itself_gives_no_verdict(program):
 @pytest.mark.parametrize("error", ["OSError(28, 'full', 'a file')", "OSError(2, 'gone')", "ValueError('wrong')"])
 def test_an_error_that_is_not_the_outputs_is_shown_whole(error):
     done = run_child(
-        f"from metal_dlpack.conformance.command_line import run\nrun(lambda: (_ for _ in ()).throw({error}), '')"
+        f"from dlpack_conformance.command_line import run\nrun(lambda: (_ for _ in ()).throw({error}), '')"
     )
     assert (done.returncode, done.stderr.count("Traceback")) == (70, 1), done.stderr
 

@@ -1,6 +1,7 @@
-"""metal_dlpack.conformance: each rule is lost by a library that breaks it, and by no other."""
+"""dlpack_conformance: each rule is lost by a library that breaks it, and by no other."""
 
 import contextlib
+import importlib
 import io
 import json
 import os
@@ -11,14 +12,15 @@ import sys
 import time
 
 import pytest
-from children import run_child
+from children import output_of, run_child
 from places import SRC, SUPPORT, python_path
 from toy_faults import Wild
 from toy_library import Toy
 
-from metal_dlpack.conformance import RULES, Library, child, judge
-from metal_dlpack.conformance.__main__ import main
-from metal_dlpack.conformance.judging import try_alone
+import dlpack_conformance
+from dlpack_conformance import RULES, Library, child, judge
+from dlpack_conformance.__main__ import main
+from dlpack_conformance.judging import try_alone
 
 pytestmark = pytest.mark.needs_no_sanitizer  # children die on purpose
 
@@ -139,7 +141,7 @@ def test_processes_that_a_library_leaves_behind_do_not_hold_the_run():
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_is_stopped_leaves_no_child(number, tmp_path):
-    code = "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); runpy.run_module('metal_dlpack.conformance', run_name='__main__', alter_sys=True)"
+    code = "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); runpy.run_module('dlpack_conformance', run_name='__main__', alter_sys=True)"
     command = [sys.executable, "-c", code, "--consumer", "toy_faults:Waiting", "--rule", "taken"]
     environment = {**os.environ, "PYTHONPATH": python_path(), "TOY_PID": str(tmp_path / "pid")}
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as kit:
@@ -289,17 +291,38 @@ def test_the_list_has_each_rule(capsys):
         assert f" {rule.name}\n" in said
 
 
+def test_who_needs_one_module_of_it_loads_no_other_and_the_bridge_loads_none():
+    code = "import sys, {}; print(*sorted(n for n in sys.modules if n.partition('.')[0] == 'dlpack_conformance'))"
+    assert run_child(code.format("metal_dlpack"), check=True).stdout.split() == []
+    needed = ["dlpack_conformance", "dlpack_conformance.tied_process"]
+    assert run_child(code.format("dlpack_conformance.tied_process"), check=True).stdout.split() == needed
+    assert run_child(code.format("dlpack_conformance; dlpack_conformance.judge"), check=True).stdout.count(" ") > 9
+    loaded = run_child("import sys, dlpack_conformance as c; c.RULES; print('metal_dlpack' in sys.modules)", check=True)
+    assert loaded.stdout == "False\n"
+
+
+def test_its_old_name_is_the_same_kit():
+    listed = [output_of(["-m", name, "--list"]) for name in ("dlpack_conformance", "metal_dlpack.conformance")]
+    assert listed[0] == listed[1] != ""
+    old = importlib.import_module("metal_dlpack.conformance")
+    assert all(getattr(old, name) is getattr(dlpack_conformance, name) for name in dlpack_conformance.__all__)
+    assert old.__all__ == dlpack_conformance.__all__
+    assert set(dlpack_conformance.__all__) <= set(dir(dlpack_conformance))
+    with pytest.raises(AttributeError, match="'dlpack_conformance' has no attribute 'jugde'"):
+        dlpack_conformance.jugde  # noqa: B018
+
+
 def test_it_imports_no_framework():
-    code = "import sys, metal_dlpack.conformance as c; print({n.partition('.')[0] for n in sys.modules} & {'numpy', 'torch', 'jax', 'mlx', 'tvm_ffi', 'pyarrow'})"
+    code = "import sys, dlpack_conformance as c; c.LIBRARIES; print({n.partition('.')[0] for n in sys.modules} & {'numpy', 'torch', 'jax', 'mlx', 'tvm_ffi', 'pyarrow'})"
     done = run_child(code, check=True)
     assert done.stdout.strip() == "set()"
 
 
 @pytest.mark.needs_numpy
 def test_its_folder_runs_where_the_extension_is_not_built(tmp_path):
-    shutil.copytree(SRC / "metal_dlpack" / "conformance", tmp_path / "conformance")
+    shutil.copytree(SRC / "dlpack_conformance", tmp_path / "dlpack_conformance")
     (tmp_path / "metal_dlpack.py").write_text("raise ImportError('not built')")
-    command = ["-m", "conformance", "--producer", "numpy", "--consumer", "numpy", "--scores"]
+    command = ["-m", "dlpack_conformance", "--producer", "numpy", "--consumer", "numpy", "--scores"]
     done = run_child([*command, "--rule", "items", "--rule", "taken"], cwd=tmp_path)
     assert (done.returncode, done.stdout.count("NumPy"), done.stderr) == (0, 2, ""), done.stdout
 

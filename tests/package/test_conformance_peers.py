@@ -6,9 +6,9 @@ import pytest
 from machine import has_module
 from places import DOCS
 
-from metal_dlpack.conformance import LIBRARIES, judge
-from metal_dlpack.conformance.producer_cases import ROWS
-from metal_dlpack.conformance.report import table
+from dlpack_conformance import LIBRARIES, judge
+from dlpack_conformance.producer_cases import ROWS
+from dlpack_conformance.report import table
 
 pytestmark = pytest.mark.needs_no_sanitizer
 

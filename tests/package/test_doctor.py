@@ -11,11 +11,11 @@ import pytest
 from children import run_child
 
 import metal_dlpack as md
+from dlpack_conformance import asking
+from dlpack_conformance.asking import Child
 from metal_dlpack.__main__ import main
 from metal_dlpack.asking import doctor, probes
 from metal_dlpack.asking.probes import Copies, Probe
-from metal_dlpack.conformance import asking
-from metal_dlpack.conformance.asking import Child
 
 #: Probes that need no framework: what the doctor makes of each end.
 ENDS = {

@@ -3,9 +3,9 @@
 import pytest
 
 import metal_dlpack as md
+from dlpack_conformance import asking
 from metal_dlpack.asking import trials
 from metal_dlpack.asking.trial_child import Example
-from metal_dlpack.conformance import asking
 
 pytestmark = pytest.mark.needs_no_sanitizer
 

@@ -4,7 +4,7 @@ import ctypes
 import itertools
 
 import metal_dlpack as md
-from metal_dlpack.conformance.dlpack_structs import (  # noqa: F401  # the tests take them from here
+from dlpack_conformance.dlpack_structs import (  # noqa: F401  # the tests take them from here
     IS_COPIED,
     IS_PADDED,
     LEGACY_NAME,
@@ -18,7 +18,7 @@ from metal_dlpack.conformance.dlpack_structs import (  # noqa: F401  # the tests
     new_capsule,
     rename_capsule,
 )
-from metal_dlpack.conformance.exchange_table import (  # noqa: F401
+from dlpack_conformance.exchange_table import (  # noqa: F401
     ALLOCATE,
     BORROW,
     FROM_OBJECT,

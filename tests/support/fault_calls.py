@@ -25,8 +25,8 @@ import public_surface
 from dlpack_structs import Tensor, delete, kind_with_table, table_with
 
 import metal_dlpack as md
+from dlpack_conformance import exchange_table
 from metal_dlpack import softmetal
-from metal_dlpack.conformance import exchange_table
 
 METAL, CPU, VERSIONED = (8, 0), (1, 0), (1, 3)
 

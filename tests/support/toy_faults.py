@@ -10,10 +10,10 @@ from contextlib import suppress
 
 from toy_library import Array, Toy, exported, managed_of
 
-from metal_dlpack.conformance import Absent, Library, exchange_table
-from metal_dlpack.conformance.items import KINDS
-from metal_dlpack.conformance.offers import compact
-from metal_dlpack.conformance.taken import shape_of, strides_of
+from dlpack_conformance import Absent, Library, exchange_table
+from dlpack_conformance.items import KINDS
+from dlpack_conformance.offers import compact
+from dlpack_conformance.taken import shape_of, strides_of
 
 
 class Hanging(Toy):
@@ -265,8 +265,8 @@ def judge_all(side, names):
     Yields the name, {rule: (outcome, what happened)} of the rules that are not kept, how often tensors were asked for,
     and how many of them were never deleted.
     """
-    from metal_dlpack.conformance import RULES, lifetime_cases
-    from metal_dlpack.conformance.child import try_rule
+    from dlpack_conformance import RULES, lifetime_cases
+    from dlpack_conformance.child import try_rule
 
     lifetime_cases.PATIENCE_S = 0.05  # nothing here deletes on another thread
     for name in names:

@@ -7,8 +7,8 @@ import ctypes
 import itertools
 import math
 
-from metal_dlpack.conformance import Library, exchange_table
-from metal_dlpack.conformance.dlpack_structs import (
+from dlpack_conformance import Library, exchange_table
+from dlpack_conformance.dlpack_structs import (
     IS_COPIED,
     IS_PADDED,
     LEGACY_NAME,
@@ -22,10 +22,10 @@ from metal_dlpack.conformance.dlpack_structs import (
     new_capsule,
     rename_capsule,
 )
-from metal_dlpack.conformance.exchange_table import Table
-from metal_dlpack.conformance.items import KINDS, kind_of
-from metal_dlpack.conformance.offers import Memory, compact
-from metal_dlpack.conformance.taken import address_of, items_of, strides_of
+from dlpack_conformance.exchange_table import Table
+from dlpack_conformance.items import KINDS, kind_of
+from dlpack_conformance.offers import Memory, compact
+from dlpack_conformance.taken import address_of, items_of, strides_of
 
 #: Of a managed tensor's deleter, and of a capsule's destructor.
 DELETER = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 import metal_dlpack as md
-from metal_dlpack.conformance.asking import Child, print_answer, take_stdout
+from dlpack_conformance.asking import Child, print_answer, take_stdout
 from metal_dlpack.looking.memory_lanes import joined_groups, nbytes_text
 
 from .probes import IMPORTED, PROBES, Copies, Probe

@@ -8,10 +8,10 @@ import os
 from contextlib import suppress
 from typing import Any
 
+from dlpack_conformance.asking import print_answer, take_stdout
+from dlpack_conformance.dlpack_structs import Tensor
+from dlpack_conformance.offers import Handed, Memory, Offer
 from metal_dlpack import _core
-from metal_dlpack.conformance.asking import print_answer, take_stdout
-from metal_dlpack.conformance.dlpack_structs import Tensor
-from metal_dlpack.conformance.offers import Handed, Memory, Offer
 
 from . import trials
 from .explain_rules import METAL, MODULES

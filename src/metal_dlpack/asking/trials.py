@@ -41,7 +41,7 @@ def examples_of(consumer: str) -> dict[str, dict[str, Any]]:
 
 def ask_child(consumer: str, names: list[str]) -> dict[str, Any]:
     """The answers that one child gave before it ended."""
-    from metal_dlpack.conformance.asking import Child  # slow to import
+    from dlpack_conformance.asking import Child  # slow to import
 
     answers: dict[str, Any] = {}
     try:

@@ -16,7 +16,7 @@ from .errors import CompilerError
 from .flags import EMPTY
 
 if TYPE_CHECKING:
-    from metal_dlpack.conformance.tied_process import TiedProcess
+    from dlpack_conformance.tied_process import TiedProcess
 
 #: A template may ask for any amount of work.
 SECONDS = 120
@@ -34,7 +34,7 @@ def run(command: list[str], text: str, *, seconds: float = SECONDS) -> tuple[int
 @contextlib.contextmanager
 def started(command: list[str], text: str, *, seconds: float = SECONDS) -> Iterator[Callable[[], tuple[int, str, str]]]:
     """Run a compiler beside the block, which is given a call that waits for it and returns what `run` does."""
-    from metal_dlpack.conformance.tied_process import TiedProcess  # takes a while, and many a kernel is not compiled
+    from dlpack_conformance.tied_process import TiedProcess  # takes a while, and many a kernel is not compiled
 
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="surrogateescape", newline="") as source:
         source.write(text)

@@ -1,4 +1,4 @@
-"""The child process that tries cases: ``python -m metal_dlpack.conformance.child producer numpy items copy-none``.
+"""The child process that tries cases: ``python -m dlpack_conformance.child producer numpy items copy-none``.
 
 It prints a line of JSON when the library is there, and one for each case; `judging` reads them.
 """

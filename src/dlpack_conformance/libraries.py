@@ -325,5 +325,5 @@ def library_of(name: str) -> Library:
     found = getattr(importlib.import_module(module), attribute, None)
     library = found() if callable(found) and not isinstance(found, Library) else found
     if not isinstance(library, Library):
-        raise LookupError(f"{name!r} is {library!r}, not a metal_dlpack.conformance.Library.")
+        raise LookupError(f"{name!r} is {library!r}, not a dlpack_conformance.Library.")
     return library

@@ -1,4 +1,4 @@
-"""python -m metal_dlpack.conformance --producer numpy --consumer torch: judge libraries and print the scores."""
+"""python -m dlpack_conformance --producer numpy --consumer torch: judge libraries and print the scores."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import sys
 import threading
 from collections.abc import Iterator
+from typing import NoReturn
 
 from .command_line import run
 from .judging import CASE_TIMEOUT_S, RULES, Missing, Report, judge
@@ -20,7 +21,7 @@ ALL_KEPT, BROKEN, NOT_JUDGED = 0, 1, 2
 
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m metal_dlpack.conformance",
+        prog="python -m dlpack_conformance",
         description="Try the rules of DLPack 1.3 and of the array API standard against libraries. "
         "Each is judged by itself, against tensors that are made and read by hand.",
         epilog="Exits with 0 if every rule that applies is kept, with 1 if one is broken, and with 2 if a library "
@@ -85,7 +86,7 @@ def main(arguments: list[str] | None = None) -> int:
             if not options.json and not options.scores:
                 print("\n".join([*describe(report, shows_all=options.all), ""]), flush=True)
     except (Missing, LookupError) as error:
-        print(f"python -m metal_dlpack.conformance: {error}", file=sys.stderr)
+        print(f"python -m dlpack_conformance: {error}", file=sys.stderr)
         return NOT_JUDGED
     if options.json:
         print(json.dumps([as_dict(report) for report in judged], indent=2))
@@ -94,5 +95,10 @@ def main(arguments: list[str] | None = None) -> int:
     return ALL_KEPT if all(report.passes for report in judged) else BROKEN
 
 
+def command() -> NoReturn:
+    """What `dlpack-conformance` runs."""
+    run(main, "dlpack-conformance")
+
+
 if __name__ == "__main__":
-    run(main, "python -m metal_dlpack.conformance")
+    run(main, "python -m dlpack_conformance")
