@@ -146,13 +146,19 @@ def test_what_is_missed_after_a_word_is_missed_after_the_same_word():
     assert shown[2].index("^") == source.index(" //")
 
 
-def test_a_word_that_the_user_did_not_write_is_shown_at_the_beginning_of_the_line():
-    source = "  MACRO(1);\n"
-    said = "program_source:1:10: error: no\n  f(g(1, nothing));\n         ^\n"
-    assert (
-        diagnostics.clean(said, diagnostics.lines_of_source(source))
-        == "program_source:1:3: error: no\n  MACRO(1);\n  ^\n"
-    )
+@pytest.mark.parametrize(("written", "translated", "at", "shown"), [
+    ("  MACRO(1);", "  f(g(1, nothing));", "f(", "MACRO"),
+    ("x[i] = LOAD(i) + 1;", "x[i] = y[i] + 1;", "y[", "LOAD"),
+    ("threadgroup int s[8]; s[i] = 1; s[i] = 2;", "int (&s)[8] = made<int>(); s[i] = 1; s[i] = 2;", "= 1", "= 1"),
+    ("threadgroup int s[8]; s[i] = 1; s[i] = 2;", "int (&s)[8] = made<int>(); s[i] = 1; s[i] = 2;", "= 2", "= 2"),
+    ("threadgroup int s[8];", "int (&s)[8] = made<int>();", "= made", ";"),
+    ("MACRO", "", "", "MACRO"),
+    ("f(x);" + "x = 1; " * 2000 + "y = 1;", "g(x, 1);" + "x = 1; " * 2000 + "y = 1;", "1;", "1;"),
+])  # fmt: skip
+def test_a_column_is_that_of_the_same_word_or_of_what_stands_for_it(written, translated, at, shown):
+    """Of equal words the one among the same neighbours, wherever the translator has put such words before it."""
+    column = diagnostics.column_in(written, translated, translated.rindex(at) + 1)
+    assert column == written.rindex(shown) + 1
 
 
 def test_lines_are_numbered_as_line_directives_say():

@@ -176,7 +176,10 @@ def test_of_a_program_without_its_source_the_kernel_s_own_line_is_said(tmp_path)
     assert done.returncode == 1
     (finding,) = json.loads((tmp_path / "r.json").read_text())["findings"]
     assert {(one["file"], one["line"]) for one in finding["accesses"]} == {(None, 7), (None, 8)}
-    assert "line 8 of the kernel's source (program_source)" in done.stderr
+    for one in finding["accesses"]:
+        place = f"program_source:{one['source_line']}:{one['column']}"
+        assert f"{place} (the kernel's source): thread" in done.stderr
+        assert f"{place}, thread" in done.stderr, "said at once"
 
 
 @pytest.mark.parametrize("name", [None, "turned.metal"])

@@ -158,20 +158,41 @@ def test_two_texts_of_one_name_are_two_kernels(reported):
     assert sorted(one["launches"] for one in reported(run)["kernels"]) == [1, 2]
 
 
-def test_what_is_said_at_once_names_the_place_that_the_report_names(reported, capfd):
+TRANSLATED = """
+#include <metal_stdlib>
+using namespace metal;
+#define LOAD(i) x[i + 9999]
+
+kernel void plain(device int *x, uint i [[thread_position_in_grid]]) { x[i + 9999] = 2; x[i] = 1; }
+kernel void group(device int *x, uint i [[thread_position_in_grid]]) {
+    threadgroup int s[8]; s[i] = 1; x[i] = 0; x[i] = x[i + 9999] + s[i]; x[i] = x[i];
+}
+kernel void store(device int *x, uint i [[thread_position_in_grid]]) {
+    half h = 0; uint2 y = uint2(i).yx; LOAD(i) = y.x + h; x[i] = 1;
+}
+kernel void load(device int *x, uint i [[thread_position_in_grid]]) {
+    half h = 0; uint2 y = uint2(i).yx; x[i] = LOAD(i) + y.x + h;
+}
+"""
+
+
+@pytest.mark.parametrize(("kernel", "at"), [
+    ("plain", "= 2"), ("group", "x[i + 9999]"), ("store", "= y.x"), ("load", "LOAD"),
+])  # fmt: skip
+def test_what_is_said_at_once_names_the_place_that_the_report_names(reported, capfd, kernel, at):
+    """At a column of the user's line, also where the translator or a macro has made another of it."""
+
     def run():
-        source = (
-            METAL
-            + "kernel void k(device int *x, constant int &n, uint i [[thread_position_in_grid]]) { x[i + 9999] = n; }"
-        )
         with contextlib.suppress(md.MetalError):
-            ran(source)
+            x = md.zeros(8, "int32")
+            md.Library(TRANSLATED).kernel(kernel)(x, n=4)
+            np.asarray(x)
 
     (access,) = reported(run)["findings"][0]["accesses"]
-    place = f"{access['file']}:{access['line']}"
-    said = capfd.readouterr().err
     assert access["file"].endswith("test_recording.py")
-    assert f"{place}:{access['column']}, thread" in said or f"{place}, thread" in said, said
+    assert dict(access["context"])[access["line"]][access["column"] - 1 :].startswith(at)
+    said = capfd.readouterr().err
+    assert f"{access['file']}:{access['line']}:{access['column']}, thread" in said
     assert "program_source" not in said
 
 

@@ -207,9 +207,9 @@ def _table(operations: Iterable[_Operations]) -> dict[str, dict[str, int]]:
 
 def _placed(image_path: str, counted: list[tuple[int, int]]) -> Iterator[tuple[str, int, int, int]]:
     """(file, line, column, count) of (offset in the image, count)."""
-    from metal_dlpack.msl.line_table import lines_of
+    from metal_dlpack.msl import for_softmetal
 
-    places = lines_of(image_path, [offset for offset, _ in counted]) if counted else []
+    places = for_softmetal.places_of(image_path, [offset for offset, _ in counted]) if counted else []
     for (file, line, column), (_, count) in zip(places, counted, strict=True):
         yield file.removeprefix("near "), line, column, count
 

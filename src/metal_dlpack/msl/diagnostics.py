@@ -7,7 +7,9 @@ types as Metal does.
 
 from __future__ import annotations
 
+import difflib
 import functools
+import operator
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -30,6 +32,8 @@ _STACK = re.compile(r"^(?:In file included|\s+) from (?P<file>.+?):(?P<line>\d+)
 _COUNT = re.compile(r"^\d+ (?:errors?|warnings?)(?: and \d+ (?:errors?|warnings?))? generated\.$")
 _LINE_DIRECTIVE = re.compile(r'^\s*#\s*(?:line\s+)?(\d+)(?:\s+"((?:[^"\\]|\\.)*)")?')
 _TOKEN = re.compile(r"\w+|\s+|.")
+#: Of longer lines difflib looks at rare tokens first.
+_MOST_ALIGNED = 2000
 
 _SCALARS = {
     "_Float16": "half",
@@ -84,7 +88,7 @@ def clean(output: str, lines: Lines | None = None) -> str:
 def lines_of_source(text: str) -> Lines:
     """Number the lines of a source as the compiler does: `#line` renames and renumbers what follows."""
     lines: dict[tuple[str, int], str] = {}
-    for file, number, line, _ in numbered(text, PROGRAM):
+    for file, number, line, _ in sorted(numbered(text, PROGRAM), key=operator.itemgetter(3)):  # directives last
         lines.setdefault((file, number), line.removesuffix("\r"))
     return lines
 
@@ -187,7 +191,7 @@ def _form(diagnostic: Diagnostic, lines: Lines) -> str:
     column = place.column
     written = lines.get((place.file, place.line))
     if written is not None:
-        column = _column_in(written, shown, column)
+        column = column_in(written, shown, column)
         shown = written
     kind = "error" if diagnostic.kind == "fatal error" else diagnostic.kind
     head = f"{place.file}:{place.line}:{column}: {kind}: {metal_names(diagnostic.text)}\n"
@@ -200,20 +204,31 @@ def caret_under(line: str, column: int) -> str:
     return "".join("\t" if letter == "\t" else " " for letter in before) + "^"
 
 
-def _column_in(written: str, translated: str | None, column: int) -> int:
+def column_in(written: str, translated: str | None, column: int) -> int:
     """Where the token that stands at a column of the translated line stands in the line as it was written."""
     if translated is None:
         return min(column, len(written.encode()) + 1)
     if translated == written:
         return column
-    before = [(start, token) for start, token in _tokens(translated) if start < column]
-    if before:
-        start, token = before[-1]
-        nth = sum(other == token for _, other in before) - 1
-        same = [begin for begin, other in _tokens(written) if other == token]
-        if same:  # within the token, or just after it: there a semicolon is missed
-            return same[min(nth, len(same) - 1)] + min(column - start, len(token.encode()) + 1)
-    return len(written.encode()) - len(written.lstrip().encode()) + 1
+    theirs, own = _tokens(translated), _tokens(written)
+    at = sum(start < column for start, _ in theirs) - 1
+    if at < 0 or not own:
+        return len(written.encode()) - len(written.lstrip().encode()) + 1
+    partner, is_same = _partner([token for _, token in theirs], [token for _, token in own], at)
+    start, token = theirs[at]  # within the token, or just after it: there a semicolon is missed
+    return own[partner][0] + (min(column - start, len(token.encode()) + 1) if is_same else 1)
+
+
+def _partner(theirs: list[str], own: list[str], at: int) -> tuple[int, bool]:
+    """The same token in the line as it was written, or the one that stands there instead, as the name of a macro."""
+    matcher = difflib.SequenceMatcher(None, theirs, own, autojunk=len(own) > _MOST_ALIGNED)
+    behind = 0
+    for block in matcher.get_matching_blocks():
+        if block.a <= at < block.a + block.size:
+            return block.b + at - block.a, True
+        if block.a <= at and block.size:
+            behind = block.b + block.size
+    return min(behind, len(own) - 1), False
 
 
 def _tokens(line: str) -> list[tuple[int, str]]:

@@ -4,10 +4,16 @@ A library is its source, its version of the language, and whether what Apple's c
 them over again for each kernel; what was translated last is remembered here.
 """
 
-from collections.abc import Callable
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
 from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from metal_dlpack import msl
+
+if TYPE_CHECKING:
+    from .diagnostics import Lines
 
 #: MTLLibraryError: what the software Metal answers with.
 UNSUPPORTED, INTERNAL, COMPILE_FAILURE = 1, 2, 3
@@ -15,9 +21,17 @@ UNSUPPORTED, INTERNAL, COMPILE_FAILURE = 1, 2, 3
 _TYPES = {"vertex": 1, "fragment": 2, "kernel": 3, "visible": 5, "intersection": 6, "mesh": 7, "object": 8}
 
 
-#: (kernel, source) by the paths of checked images, for reports.
-_sources: dict[str, tuple[str, str]] = {}
-_MOST_SOURCES = 1024
+class _Made(NamedTuple):
+    """What an image was compiled from."""
+
+    kernel: str
+    library: tuple[str, int, bool]  # source, language, is_strict
+    constants: dict[int, bytes]
+
+
+#: By the paths of checked and counting images, for reports.
+_made: dict[str, _Made] = {}
+_MOST_MADE = 1024
 
 
 @lru_cache(maxsize=16)
@@ -52,20 +66,20 @@ def image(
     name, constants, checked, counting = function
     code, path = _answer(lambda: _library(*library).compile(name, dict(constants), checked=checked, counting=counting))
     if code == 0 and (checked or counting):
-        if len(_sources) >= _MOST_SOURCES:
-            _sources.pop(next(iter(_sources)), None)
-        _sources[str(path)] = name, library[0]
+        if len(_made) >= _MOST_MADE:
+            _made.pop(next(iter(_made)), None)
+        _made[str(path)] = _Made(name, library, dict(constants))
     return code, path
 
 
 def source_of_image(path: str) -> str | None:
     """What a checked or counting image of this process was compiled from; None: too many came since."""
-    return _sources.get(path, ("", None))[1]
+    return _made[path].library[0] if path in _made else None
 
 
 def kernel_of_image(path: str) -> str | None:
     """The name of the kernel of such an image."""
-    return _sources.get(path, (None, ""))[0]
+    return _made[path].kernel if path in _made else None
 
 
 def lines(image: tuple[str, int], addresses: bytes) -> bytes:
@@ -73,11 +87,35 @@ def lines(image: tuple[str, int], addresses: bytes) -> bytes:
 
     A row is "" where none is known, of a long one the end: there is the line.
     """
-    from .line_table import lines_of  # for reports alone
-
     path, width = image
-    places = lines_of(path, memoryview(addresses).cast("Q"))
+    places = places_of(path, memoryview(addresses).cast("Q"))
     return b"".join(row(f"{file}:{line}:{column}" if line else "", width) for file, line, column in places)
+
+
+def places_of(path: str, addresses: Iterable[int]) -> list[tuple[str, int, int]]:
+    """What line_table.lines_of says of such an image, with columns of the lines as the user wrote them."""
+    from .diagnostics import column_in  # for reports alone
+    from .line_table import lines_of
+
+    places = []
+    for place in lines_of(path, addresses):
+        file, line, column = place
+        written, translated = (lines.get((file.removeprefix("near "), line)) for lines in _lines_of_image(path))
+        if column and written is not None and translated is not None:
+            place = file, line, column_in(written, translated, column)
+        places.append(place)
+    return places
+
+
+@lru_cache(maxsize=64)
+def _lines_of_image(path: str) -> tuple[Lines, Lines]:
+    """The lines of an image's source as the user wrote them, and as they were compiled."""
+    from .diagnostics import lines_of_source
+
+    if path not in _made:
+        return {}, {}
+    made = _made[path]
+    return lines_of_source(made.library[0]), _library(*made.library).translated_lines(made.kernel, made.constants)
 
 
 def row(text: str, width: int) -> bytes:

@@ -15,6 +15,7 @@ from .errors import PROGRAM, SourceError, Undefined
 from .flags import NEWEST_VERSION, translator_hash
 
 if TYPE_CHECKING:
+    from .diagnostics import Lines
     from .kernels import Kernel
     from .translation import Translation
 
@@ -91,6 +92,14 @@ class Library:
             assert self._translation is not None
             with _lines_of_the_user(self._source):
                 raise self._translation.lacks_definition(kernel[0], error.symbol) from None
+
+    def translated_lines(self, name: str, constants: Mapping[int, bytes]) -> Lines:
+        """The lines of a kernel as they were compiled, by the user's files and numbers."""
+        from .diagnostics import lines_of_source
+        from .translation import TEXT_BEGINS, TEXT_ENDS
+
+        text = self._kernel_text(name, constants)
+        return lines_of_source(text.removeprefix(TEXT_BEGINS).partition(TEXT_ENDS)[0])
 
     def _kernel_text(self, name: str, constants: Mapping[int, bytes]) -> str:
         with self._lock:

@@ -33,6 +33,9 @@ from .parameters import Parameter, bind
 from .space_choices import Choices
 from .tokens import Tokens
 
+#: Around the user's text.
+TEXT_BEGINS, TEXT_ENDS = "SOFTMETAL_TEXT_BEGIN\n", "\nSOFTMETAL_TEXT_END\n"
+
 _SPELLS_LINKAGE = {"inline", "static", "constexpr", "extern", "friend", "METAL_FUNC"}
 _PRAGMA = re.compile(r"^#pragma (METAL\b[^\n]*|unroll\b *\(? *(?!\d+\b)\w[^\n]*)", re.MULTILINE)
 
@@ -102,7 +105,7 @@ class Translation:
             if other.instantiation is None and other.declaration.name(self._source) not in reached:
                 _drop_body(tokens, other.declaration)
         self._drop_what_asks_for_others(tokens, reached, values)
-        return f"SOFTMETAL_TEXT_BEGIN\n{tokens.text()}\nSOFTMETAL_TEXT_END\n{image}"
+        return f"{TEXT_BEGINS}{tokens.text()}{TEXT_ENDS}{image}"
 
     def _drop_what_asks_for_others(self, tokens: Tokens, reached: set[str], values: Mapping[int, bytes]) -> None:
         """Drop variables that are made of a function constant without a value, and that the kernel does not reach.

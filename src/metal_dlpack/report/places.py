@@ -91,8 +91,6 @@ def _around(line: int, text_of: Callable[[int], str | None]) -> tuple[tuple[int,
 
 def _column(text: str, own: str, column: int) -> int:
     """A column of a line of a kernel in the line of a file: a literal may be indented, or something else altogether."""
-    if column > len(own.encode()):
-        return 0  # of a line that the translator made longer
     column = len(own.encode()[: column - 1].decode(errors="ignore")) + 1  # the compiler counts bytes
     indent = len(own) - len(own.lstrip())
     at = text.find(own.strip())

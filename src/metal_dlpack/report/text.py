@@ -90,11 +90,11 @@ def _finding(report: Report, number: int, finding: dict[str, Any]) -> Iterator[s
 def where(report: Report, access: dict[str, Any]) -> str:
     """ "file.py:12:5", or that the line is in no file."""
     near = "near " if access["near"] else ""
+    column = f":{access['column']}" if access["column"] else ""
     if access["file"] is None:
         if access["source_line"] == 0:
             return str(access["source"])
-        return f"{near}line {access['source_line']} of the kernel's source ({access['source']})"
-    column = f":{access['column']}" if access["column"] else ""
+        return f"{near}{access['source']}:{access['source_line']}{column} (the kernel's source)"
     return f"{near}{shown(report, access['file'])}:{access['line']}{column}"
 
 
