@@ -6,6 +6,7 @@
  */
 #include "array/array.h"
 
+#include "metal/tracking_watch.h"
 #include "python/errors.h"
 #include "python/owners.h"
 
@@ -267,6 +268,13 @@ array_allocate(md_state *state, const char *function, const array_creation *what
         self->owns_memory = true;
     }
     return (PyObject *)self;
+}
+
+void
+array_tell_unwritten(const ArrayObject *self, bool is_output)
+{
+    const metal_storage *storage = array_storage(self);
+    WATCH_UNWRITTEN(storage->handle, storage->nbytes, is_output);
 }
 
 /* ---- facts ---- */

@@ -169,6 +169,10 @@ array_like(const ArrayObject *self)
  * shape), MemoryError or MetalError. */
 PyObject *array_allocate(md_state *state, const char *function, const array_creation *what);
 
+/* Nobody has written the items of a new Array: the software Metal's checker finds kernels that read them.
+ * `is_output`: and the first launch that may write them, if it leaves some as they are. */
+void array_tell_unwritten(const ArrayObject *self, bool is_output);
+
 /* A copy in new memory, which is as `what` says, of the same shape and element type: owned (+1).
  * On a stream, or done on return where that is NULL.  NULL as array_allocate, or with MetalError. */
 PyObject *array_copied(const char *function, ArrayObject *self, const array_creation *what,

@@ -61,7 +61,7 @@ make(md_state *state, const maker *maker, const creation *given)
     }
     int result = 0;
     switch (maker->contents) {
-    case ANYTHING: break;
+    case ANYTHING: array_tell_unwritten(array_cast(array), false); break;
     case ZERO: result = set_zero(state, function, array); break;
     case ONE: result = set_one(function, array); break;
     case VALUE: result = array_fill(function, array_cast(array), given->value, NULL); break;

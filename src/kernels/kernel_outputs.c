@@ -44,7 +44,11 @@ make_output(const kernel_call *call, PyObject *asked)
         storage_mode_convert(call->state, function, NULL, &what.mode) < 0) {
         return NULL;
     }
-    return array_allocate(call->state, function, &what);
+    PyObject *made = array_allocate(call->state, function, &what);
+    if (made != NULL) {
+        array_tell_unwritten(array_cast(made), false);
+    }
+    return made;
 }
 
 /* The next parameter that the kernel may write and that nothing is given for; -1: none. */

@@ -6,6 +6,7 @@
 #include "metal/pool.h"
 #include "metal/timeline.h"
 #include "metal/tracking.h"
+#include "metal/tracking_watch.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -283,6 +284,7 @@ storage_publish(metal_storage *storage)
     for (; storage != NULL; storage = storage->parent) {
         if (!__atomic_load_n(&storage->is_exported, __ATOMIC_RELAXED)) {
             __atomic_store_n(&storage->is_exported, true, __ATOMIC_RELEASE);
+            WATCH_GIVE(storage->handle);
         }
     }
 }

@@ -1,6 +1,6 @@
 /* tracking_watch.h: what the software Metal is told, so that its validation can tell a race from
- * order that this library keeps by its own counters and locks, and so that poison reaches memory
- * that the pool gives again.  On a Mac, and with both off, nothing.
+ * order that this library keeps by its own counters and locks, so that poison reaches memory
+ * that the pool gives again, and so that the checker knows which bytes nobody has written.  On a Mac, and with both off, nothing.
  *
  * Owns:    nothing.
  * Calls:   softmetal.h.
@@ -17,16 +17,26 @@
 #define WATCH_IS_ON() false
 #define WATCH(call) ((void)0)
 #define WATCH_RENEW(buffer) ((void)(buffer))
+#define WATCH_UNWRITTEN(buffer, nbytes, is_output) ((void)(buffer), (void)(is_output))
 #else
 #include "softmetal/softmetal.h"
-#define WATCH_IS_ON() (__atomic_load_n(&softmetal_is_watching, __ATOMIC_RELAXED) != 0)
+#define WATCH_IS_ON() \
+    ((__atomic_load_n(&softmetal_is_watching, __ATOMIC_RELAXED) | \
+      __atomic_load_n(&softmetal_knows_unwritten, __ATOMIC_RELAXED)) != 0)
 #define WATCH(call) (WATCH_IS_ON() ? (call) : (void)0)
 /* A free buffer of the pool's is about to be given out as a new one. */
 #define WATCH_RENEW(buffer) \
-    (__atomic_load_n(&softmetal_is_poisoning, __ATOMIC_RELAXED) != 0 \
+    ((__atomic_load_n(&softmetal_is_poisoning, __ATOMIC_RELAXED) | \
+      __atomic_load_n(&softmetal_knows_unwritten, __ATOMIC_RELAXED)) != 0 \
          ? softmetal_host_renews(buffer) \
          : (void)0)
+/* Nobody has written the first bytes of a buffer that was made now. */
+#define WATCH_UNWRITTEN(buffer, nbytes, is_output) \
+    softmetal_host_unwritten(buffer, nbytes, is_output)
 #endif
+
+/* The handle goes out: whoever has it may write. */
+#define WATCH_GIVE(buffer) WATCH(softmetal_host_gives(buffer))
 
 /* The CPU is about to read or write the bytes of a buffer. */
 #define WATCH_HOST_ACCESS(buffer, offset_bytes, nbytes, is_written) \

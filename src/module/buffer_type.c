@@ -143,8 +143,9 @@ static PyMethodDef buffer_methods[] = {
     }
 OPEN_FACT(size, PyLong_FromSize_t(storage->nbytes))
 OPEN_FACT(offset, PyLong_FromSize_t(storage->first_byte))
-OPEN_FACT(address,
-          storage->address == NULL ? Py_NewRef(Py_None) : PyLong_FromVoidPtr(storage->address))
+OPEN_FACT(address, storage->address == NULL
+                       ? Py_NewRef(Py_None)
+                       : (WATCH_GIVE(storage->handle), PyLong_FromVoidPtr(storage->address)))
 OPEN_FACT(storage, PyUnicode_FromString(storage_mode_name(storage->mode)))
 OPEN_FACT(device, device_of_record(state_of(op), storage->device))
 #undef OPEN_FACT

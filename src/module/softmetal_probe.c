@@ -6,6 +6,7 @@
 #include "module/module.h"
 
 #ifndef __APPLE__
+#include "array/array.h"
 #include "python/args.h"
 #include "softmetal/softmetal.h"
 
@@ -64,7 +65,22 @@ ARGS_FUNCTION(probe_set, Py_UNUSED(module), "_softmetal_set", 2, 2, 2, "name", "
     Py_RETURN_NONE;
 }
 
+static PyObject *
+probe_unwritten(PyObject *module, PyObject *array)
+{
+    if (!Py_IS_TYPE(array, state_of_module(module)->array_type)) {
+        return PyErr_Format(PyExc_TypeError, "_softmetal_unwritten: an Array, not %.100s.",
+                            Py_TYPE(array)->tp_name);
+    }
+    array_tell_unwritten(array_cast(array), true);
+    Py_RETURN_NONE;
+}
+
 PyMethodDef softmetal_probe_functions[] = {
+    {"_softmetal_unwritten", probe_unwritten, METH_O,
+     PyDoc_STR("_softmetal_unwritten($module, array, /)\n--\n\n"
+               "The next kernel is the first that writes its items; the checker watches that "
+               "it does.")},
     {"_softmetal_live_objects", probe_live_objects, METH_O,
      PyDoc_STR("_softmetal_live_objects($module, name, /)\n--\n\n"
                "How many objects of a class or protocol live; None: all.")},

@@ -113,7 +113,7 @@ read_fail(const char *text, uint64_t *value)
     return soft_failure_set_rules(text);
 }
 
-int softmetal_is_watching, softmetal_is_poisoning;
+int softmetal_is_watching, softmetal_is_poisoning, softmetal_knows_unwritten;
 
 #define AS_ROW(name, environment, initial, words, reader) {environment, initial, words, reader},
 static const struct {

@@ -82,6 +82,18 @@ void softmetal_host_frees(const void *buffer);
 void softmetal_host_release(const void *buffer);
 void softmetal_host_acquire(const void *buffer);
 
+/* ---- memory that nobody has written: the checker finds kernels that read it ---- */
+
+/* Not 0, from then on: some memory was told to be unwritten.  To be read before softmetal_host_access,
+ * softmetal_host_gives and softmetal_host_renews. */
+extern int softmetal_knows_unwritten;
+
+/* Nobody has written the first bytes of an MTLBuffer, which nobody uses yet.  `is_output`: the first
+ * launch that may write there is to write them all.  Nothing, unless kernels are checked. */
+void softmetal_host_unwritten(const void *buffer, size_t nbytes, int is_output);
+/* Others get the MTLBuffer, and may write to it. */
+void softmetal_host_gives(const void *buffer);
+
 /* ---- memory that is used again, without Metal's knowledge ---- */
 
 /* Not 0: SOFTMETAL_POISON is on.  To be read before the call below. */

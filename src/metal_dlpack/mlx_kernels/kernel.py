@@ -156,6 +156,9 @@ class Kernel:
             _core.full(tuple(shape), _first_value(self._mx, dtype, init_value), dtype=_dtype_name(dtype))
             for shape, dtype in zip(shapes, variant[1], strict=True)
         ]
+        if init_value is None:  # what begins each is none of the caller's values
+            for one in outputs:
+                _core._softmetal_unwritten(one)
         _launch(kernel, (*values, *outputs), *grid)
         return [self._mx.from_dlpack(_OnCpu(one)) for one in outputs]
 

@@ -26,9 +26,13 @@ _NUMBERS = {
     "lane-index": ("lane", "lanes"),
     "misaligned": ("bytes_past", "alignment"),
     "timeout": ("seconds", None),
+    "unwritten-output": ("unwritten", "last"),
 }
 #: What a thread does at a place, unless it reads or writes.
-_DOES = {"barrier-divergence": "waits", "simdgroup-divergence": "waits", "misaligned": "uses"}
+_DOES = {
+    **{"barrier-divergence": "waits", "simdgroup-divergence": "waits", "misaligned": "uses"},
+    **{"unwritten-threadgroup-memory": "reads", "unwritten-memory": "reads", "unwritten-output": "writes"},
+}
 _ACCESSES = {"out-of-bounds", "write-to-const", "null-pointer", "stray-pointer", "race", "race-of-threadgroups"}
 
 
@@ -237,10 +241,7 @@ def _numbers(told: dict[str, Any]) -> dict[str, int]:
 def _access(told: dict[str, Any], row: tuple[str, Any, Any, bool], folder: str) -> dict[str, Any]:
     line, thread, threadgroup, is_write = row
     kind = told["kind"]
-    if kind in _ACCESSES:
-        does = "writes" if is_write else "reads"
-    else:
-        does = "reads" if kind == "unwritten-threadgroup-memory" else _DOES.get(kind, "is")
+    does = ("writes" if is_write else "reads") if kind in _ACCESSES else _DOES.get(kind, "is")
     place = places.find(told["image"], line)
     if place is None:
         place = places.Place(None, 0, 0, False, line, 0, ())

@@ -31,6 +31,15 @@ RULES = {
         "Threadgroup memory is read that no thread of the threadgroup has written.",
         "It is not zero on a GPU: write it first.",
     ),
+    "unwritten-memory": (
+        "A thread reads memory that nobody has written.",
+        "It holds old bytes on a GPU: write it first, or give it a value before the launch (MLX: init_value=).",
+    ),
+    "unwritten-output": (
+        "A launch leaves items of an output unwritten.",
+        "Let the grid have a thread for each item (MLX's grid counts threads), or give the output a value before the "
+        "launch (MLX: init_value=).",
+    ),
     "out-of-bounds": (
         "A thread reads or writes outside of an argument's memory.",
         "Compare the index with the size that is passed, also at the edges of the grid.",

@@ -139,9 +139,35 @@ void
 softmetal_host_access(const void *buffer, size_t offset_bytes, size_t nbytes, int is_written)
 {
     SOFT_CALLED();
-    soft_storage *storage = soft_races_are_watched() ? storage_of(buffer) : NULL;
-    if (storage != NULL && nbytes > 0) {
+    soft_storage *storage = storage_of(buffer);
+    if (storage == NULL || nbytes == 0) {
+        return;
+    }
+    if (is_written != 0) {
+        soft_storage_written(storage, offset_bytes, nbytes);
+    }
+    if (soft_races_are_watched()) {
         soft_races_cpu_uses(storage, offset_bytes, nbytes, is_written != 0);
+    }
+}
+
+void
+softmetal_host_gives(const void *buffer)
+{
+    soft_storage *storage = storage_of(buffer);
+    if (storage != NULL) {
+        soft_storage_written(storage, 0, storage->nbytes);
+    }
+}
+
+void
+softmetal_host_unwritten(const void *buffer, size_t nbytes, int is_output)
+{
+    soft_storage *storage =
+        soft_settings_get(SOFT_KERNEL_CHECK) != 0 ? storage_of(buffer) : NULL;
+    if (storage != NULL) {
+        __atomic_store_n(&softmetal_knows_unwritten, 1, __ATOMIC_RELAXED);
+        soft_storage_renew(storage, nbytes, is_output != 0);
     }
 }
 
@@ -185,7 +211,11 @@ void
 softmetal_host_renews(const void *buffer)
 {
     soft_storage *storage = storage_of(buffer);
-    if (storage != NULL) {
+    if (storage == NULL) {
+        return;
+    }
+    soft_storage_renew(storage, 0, false);
+    if (soft_settings_get(SOFT_POISON) != 0) {
         soft_storage_discard(storage);
     }
 }

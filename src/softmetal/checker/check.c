@@ -176,6 +176,7 @@ soft_check_end(bool is_done, char *error, size_t nbytes)
     }
     if (is_done) {
         soft_race_end_group(check);
+        soft_outputs_end(check);
     }
     give_watch_back(check->watch);
     bool is_clean = !soft_findings_say(&check->findings, &check->launch, error, nbytes);

@@ -25,11 +25,15 @@ add_view(soft_check *check, uint32_t index)
     if (launch->buffers[index] == NULL || facts == NULL) {
         return;
     }
+    soft_fresh *fresh = launch->fresh == NULL ? NULL : launch->fresh[index];
+    const char *base = (const char *)launch->buffers[index] - launch->buffer_before[index];
+    size_t nbytes = launch->buffer_nbytes[index];
     check->ranges[check->view_count++] = (soft_range){
-        .base = (uintptr_t)launch->buffers[index] - launch->buffer_before[index],
-        .nbytes = launch->buffer_nbytes[index],
+        .base = (uintptr_t)base,
+        .nbytes = nbytes,
         .memory = SOFT_DEVICE_MEMORY,
         .is_writable = facts->is_written,
+        .fresh = soft_fresh_first(fresh, base, nbytes) == NULL ? NULL : fresh,
         .number = index,
     };
 }
@@ -47,14 +51,14 @@ larger(uintptr_t a, uintptr_t b)
 }
 
 /* One shadow for this view and all that share bytes with it, with those that share with them.  It
- * stays without cells if none of them may be written: then there is nothing to race with. */
+ * stays without cells if none of them may be written, and all are: then there is nothing to find. */
 static void
 open_shadow(soft_check *check, soft_range *view)
 {
     soft_shadow *shadow = &check->shadows[check->shadow_count++];
     uintptr_t low = view->base, high = view->base + view->nbytes;
     unsigned alignment = 16;
-    bool has_grown = true, is_writable = false;
+    bool has_grown = true, is_watched = false;
     while (has_grown) {
         has_grown = false;
         for (soft_range *other = check->ranges; other < check->ranges + check->view_count;
@@ -64,7 +68,7 @@ open_shadow(soft_check *check, soft_range *view)
                 const soft_argument_facts *facts =
                     soft_facts_find(check->launch.image, SOFT_ARGUMENT_BUFFER, other->number);
                 other->shadow = shadow;
-                is_writable |= other->is_writable;
+                is_watched |= other->is_writable || other->fresh != NULL;
                 low = smaller(low, other->base);
                 high = larger(high, other->base + other->nbytes);
                 alignment = (unsigned)smaller(alignment, facts->alignment);
@@ -72,7 +76,7 @@ open_shadow(soft_check *check, soft_range *view)
             }
         }
     }
-    if (is_writable) {
+    if (is_watched) {
         soft_shadow_open(shadow, low, high - low, alignment);
     }
 }

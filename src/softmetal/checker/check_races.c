@@ -20,6 +20,20 @@ is_race(const soft_check *check, soft_mark earlier, soft_mark now, int memory)
            !soft_order_is_before(&check->order, earlier, soft_mark_thread(now), memory);
 }
 
+/* Another buffer that has the byte; NULL: none has. */
+static const soft_argument_facts *
+twin_of(const soft_check *check, const soft_range *range, uintptr_t at)
+{
+    const soft_range *end = check->ranges + check->view_count;
+    for (const soft_range *other = check->ranges; other < end; other++) {
+        if (range->memory == SOFT_DEVICE_MEMORY && other != range &&
+            at - other->base < other->nbytes) {
+            return soft_facts_find(check->launch.image, SOFT_ARGUMENT_BUFFER, other->number);
+        }
+    }
+    return NULL;
+}
+
 /* Unless one is known of the instructions of both marks. */
 static void
 add_finding(soft_check *check, const soft_range *range, uintptr_t at, soft_mark earlier,
@@ -37,6 +51,7 @@ add_finding(soft_check *check, const soft_range *range, uintptr_t at, soft_mark 
     found.at[0] = soft_at_mark(check, earlier);
     found.at[1] = soft_at_mark(check, now);
     found.memory = soft_range_found(range);
+    found.twin = twin_of(check, range, at);
     found.offset = (int64_t)(at - range->base);
     found.nbytes = 1;
     (void)soft_findings_add(findings, &found);
@@ -60,9 +75,10 @@ static __attribute__((noinline)) void
 report_unwritten(soft_check *check, const soft_range *range, uintptr_t at, soft_mark now)
 {
     size_t number = check->findings.count;
-    add_finding(check, range, at, now, now,
-                (soft_finding){.kind = SOFT_FOUND_UNWRITTEN, .count = 1});
-    if (check->findings.count > number) {
+    bool is_device = range->memory == SOFT_DEVICE_MEMORY;
+    soft_found kind = is_device ? SOFT_FOUND_UNWRITTEN_READ : SOFT_FOUND_UNWRITTEN;
+    add_finding(check, range, at, now, now, (soft_finding){.kind = kind, .count = 1});
+    if (check->findings.count > number && !is_device) {
         check->unwritten[number] = at;
     }
 }
@@ -173,9 +189,13 @@ touch_again(soft_check *check, const soft_range *range, soft_cell *cell, uintptr
 /* A vector of three has a fourth that nobody writes, and a structure may have gaps: what is unwritten
  * counts from the front. */
 static bool
-is_unwritten(const soft_check *check, const soft_cell *cell)
+is_unwritten(const soft_check *check, const soft_range *range, const soft_cell *cell,
+             uintptr_t at)
 {
-    return cell->write.time < check->order.group_start;
+    return range->memory == SOFT_DEVICE_MEMORY
+               ? range->fresh != NULL && cell->write.time == 0 &&
+                     soft_fresh_has(range->fresh, at)
+               : cell->write.time < check->order.group_start;
 }
 
 static inline void
@@ -207,8 +227,7 @@ soft_race_touch(soft_check *check, const soft_range *range, uintptr_t at, size_t
     size_t number = from >> shadow->shift;
     soft_cell *cell = soft_shadow_cell(shadow, number);
     bool is_write = (how & SOFT_ACCESS_WRITE) != 0;
-    if (range->memory == SOFT_THREADGROUP_MEMORY && (!is_write || how & SOFT_ACCESS_READ) &&
-        is_unwritten(check, cell)) {
+    if ((!is_write || how & SOFT_ACCESS_READ) && is_unwritten(check, range, cell, at)) {
         report_unwritten(check, range, at, now);
     }
     uintptr_t end = at + nbytes;

@@ -116,7 +116,8 @@ static soft_u32
 count_threads(soft_check *check, const soft_series *asked, soft_site *site)
 {
     soft_u32 left = check->row_end - check->watch->thread;
-    if (left < SHORTEST || asked->how & SOFT_ACCESS_ATOMIC) {
+    if (left < SHORTEST || asked->how & SOFT_ACCESS_ATOMIC ||
+        asked->range->shadow->is_fresh_read) {
         return 1;
     }
     if (site->idle > 0) {
@@ -148,6 +149,18 @@ begin(soft_check *check, const soft_series *asked, soft_site *site)
     site->seen = series->seen;
 }
 
+/* Whether fresh bytes are written when they are read is a matter of the order: no access to them waits
+ * from here on. */
+SOFT_ON_FIBER static void
+end_those_of(soft_check *check, const soft_shadow *shadow)
+{
+    for (int i = 0; i < SOFT_MOST_SERIES && check->series_count > 0; i++) {
+        if (check->series[i].site != NULL && check->series[i].range->shadow == shadow) {
+            end_one(check, &check->series[i]);
+        }
+    }
+}
+
 /* See soft_race_may_wait: mostly the instruction has written nothing yet in this threadgroup. */
 static inline bool
 may_wait(const soft_check *check, const soft_series *asked, const soft_site *site)
@@ -171,6 +184,10 @@ touch_device(soft_check *check, const soft_range *range, uintptr_t at, size_t nb
         .how = how,
         .first = mark_of(check, how, site),
     };
+    if (range->fresh != NULL && (!(how & SOFT_ACCESS_WRITE) || how & SOFT_ACCESS_READ)) {
+        range->shadow->is_fresh_read = true;
+        end_those_of(check, range->shadow);
+    }
     asked.count = count_threads(check, &asked, site);
     end_own(check, site, at);
     if (asked.count > 1 && check->series_count < SOFT_MOST_SERIES &&

@@ -36,10 +36,11 @@ typedef struct soft_cell {
 typedef struct soft_shadow {
     uintptr_t base; /* a multiple of 16 */
     size_t nbytes;
-    unsigned shift;    /* a grain is 1 << shift bytes */
-    soft_cell *cells;  /* NULL: nobody writes here, or there was no memory for them */
-    soft_cell *blocks; /* of the same pages */
-    void *mapped;      /* the pages; owned */
+    unsigned shift;     /* a grain is 1 << shift bytes */
+    bool is_fresh_read; /* bytes of it that nobody had written before the launch were read */
+    soft_cell *cells;   /* NULL: nobody writes here, or there was no memory for them */
+    soft_cell *blocks;  /* of the same pages */
+    void *mapped;       /* the pages; owned */
     size_t mapped_nbytes;
 } soft_shadow;
 

@@ -146,15 +146,22 @@ compose(const soft_finding *finding, const char *kernel, const char *what,
 static bool
 is_unwritten(const soft_finding *finding)
 {
-    return finding->kind == SOFT_FOUND_UNWRITTEN;
+    return finding->kind == SOFT_FOUND_UNWRITTEN || finding->kind == SOFT_FOUND_UNWRITTEN_READ;
+}
+
+static bool
+is_output(const soft_finding *finding)
+{
+    return finding->kind == SOFT_FOUND_UNWRITTEN_OUTPUT;
 }
 
 static bool
 is_same(const soft_finding *finding, char (*lines)[SOFT_LINE_NBYTES], const soft_finding *other,
         char (*others)[SOFT_LINE_NBYTES])
 {
-    return finding->count == other->count && is_unwritten(finding) == is_unwritten(other) &&
-           strcmp(lines[0], others[0]) == 0 && strcmp(lines[1], others[1]) == 0;
+    return !is_output(finding) && !is_output(other) && finding->count == other->count &&
+           is_unwritten(finding) == is_unwritten(other) && strcmp(lines[0], others[0]) == 0 &&
+           strcmp(lines[1], others[1]) == 0;
 }
 
 /* Is it of the same lines as one before, as when `x += 1` races with itself?  Or unwritten memory
@@ -182,7 +189,7 @@ static bool
 is_survived(const soft_finding *finding)
 {
     return finding->kind == SOFT_FOUND_RACE || finding->kind == SOFT_FOUND_GROUP_RACE ||
-           is_unwritten(finding);
+           is_unwritten(finding) || is_output(finding);
 }
 
 bool

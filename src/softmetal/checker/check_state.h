@@ -4,6 +4,7 @@
  *       │  check_series.c    accesses that are looked at together
  *       │  check_memory.c    which memory is the kernel's: views, threadgroup memory
  *       │  check_races.c     an access against what the shadow remembers
+ *       │  check_outputs.c   what a launch wrote, and left unwritten
  *       │  check_count.h     instead of these: accesses are counted
  *       ▼
  *     check_state.h      the launch; who is where; what was found; the end
@@ -11,6 +12,7 @@
  *       │  recorder.h        who is told
  *       │  check_order.h     was that before this?
  *       │  check_shadow.h    who wrote, who read
+ *       │  fresh.h           which bytes nobody has written
  *       ▼  check_guard.h     faults of the processor, time that runs out
  *     checked_launch.h
  *
@@ -26,6 +28,7 @@
 #include "softmetal/checker/check_shadow.h"
 #include "softmetal/checker/checked_launch.h"
 #include "softmetal/checker/finding.h"
+#include "softmetal/checker/fresh.h"
 
 #define SOFT_MOST_FINDINGS 16
 
@@ -46,8 +49,9 @@ typedef struct soft_range {
     int memory;          /* SOFT_DEVICE_MEMORY, SOFT_THREADGROUP_MEMORY */
     bool is_variable;    /* of the kernel, not an argument */
     bool is_writable;
-    uint32_t number;  /* index of the argument, or the translator's of the variable */
-    uint32_t counted; /* check_count.c's number of it */
+    soft_fresh *fresh; /* borrowed; NULL: all was written before the launch */
+    uint32_t number;   /* index of the argument, or the translator's of the variable */
+    uint32_t counted;  /* check_count.c's number of it */
 } soft_range;
 
 /* Accesses by one instruction: thread t's, if it makes one, is at `low` + `step` * (t - `first`'s).
@@ -166,6 +170,12 @@ void soft_race_judge(soft_check *check);
 /* All threads of a threadgroup have returned: which reads of unwritten bytes were no race with a
  * write that came later? */
 void soft_race_end_group(soft_check *check);
+
+/* ---- check_outputs.c: what a launch left unwritten ---- */
+
+/* The launch has come to its end: what it wrote is not fresh any more.  A finding for each output that it
+ * was to write, and left in part as it was. */
+void soft_outputs_end(soft_check *check);
 
 /* Before anything else happens: judge check->rewrite, if there is one. */
 static inline void

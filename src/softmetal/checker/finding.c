@@ -149,6 +149,20 @@ describe_divergence(const soft_finding *finding, char text[SOFT_TEXT_NBYTES])
 }
 
 static void
+describe_output(const soft_finding *finding, const soft_image *image, const char *name,
+                char text[SOFT_TEXT_NBYTES])
+{
+    const soft_argument_facts *facts = soft_found_facts(image, &finding->memory);
+    size_t item = facts->nbytes == 0 ? 1 : facts->nbytes;
+    snprintf(
+        text, SOFT_TEXT_NBYTES,
+        "the launch leaves %llu of %zu items of %s unwritten, from item %zu to item %llu%s",
+        (unsigned long long)finding->first, finding->memory.nbytes / item, name,
+        (size_t)finding->offset / item, (unsigned long long)finding->second,
+        finding->count == 0 ? "" : "; others are written here");
+}
+
+static void
 describe_index(const soft_finding *finding, char text[SOFT_TEXT_NBYTES])
 {
     const char *what = finding->kind == SOFT_FOUND_ARRAY ? "an array" : "a vector";
@@ -181,6 +195,12 @@ soft_finding_describe(const soft_finding *finding, const soft_image *image,
             "a thread reads byte %zu of %s, which no thread of the threadgroup has written",
             (size_t)finding->offset, name);
         break;
+    case SOFT_FOUND_UNWRITTEN_READ:
+        snprintf(text, SOFT_TEXT_NBYTES,
+                 "a thread reads byte %zu of %s, which nobody has written",
+                 (size_t)finding->offset, name);
+        break;
+    case SOFT_FOUND_UNWRITTEN_OUTPUT: describe_output(finding, image, name, text); break;
     case SOFT_FOUND_BARRIER:
     case SOFT_FOUND_LANES: describe_divergence(finding, text); break;
     case SOFT_FOUND_ARRAY:

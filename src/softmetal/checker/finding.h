@@ -25,6 +25,8 @@
     X(SOFT_FOUND_RACE, "race") \
     X(SOFT_FOUND_GROUP_RACE, "race-of-threadgroups") \
     X(SOFT_FOUND_UNWRITTEN, "unwritten-threadgroup-memory") \
+    X(SOFT_FOUND_UNWRITTEN_READ, "unwritten-memory") \
+    X(SOFT_FOUND_UNWRITTEN_OUTPUT, "unwritten-output") \
     X(SOFT_FOUND_BARRIER, "barrier-divergence") \
     X(SOFT_FOUND_LANES, "simdgroup-divergence") \
     X(SOFT_FOUND_ARRAY, "array-index") \
@@ -63,21 +65,23 @@ typedef struct soft_finding {
     soft_at at[2];    /* of two accesses the earlier one first */
     bool is_write[2]; /* does the access of at[i] write? */
     soft_found_memory memory;
-    int64_t offset;       /* of the access, in bytes from the beginning of that memory */
-    size_t nbytes;        /* of the access; of a race those that are named: 1 */
-    bool is_mixed;        /* a race: one of the two is atomic, the other not */
+    int64_t offset; /* of the access, in bytes from the beginning of that memory */
+    size_t nbytes;  /* of the access; of a race those that are named: 1 */
+    bool is_mixed;  /* a race: one of the two is atomic, the other not */
+    const soft_argument_facts
+        *twin;            /* of a race: another buffer that has its byte; NULL: none has */
     bool stays_unwritten; /* UNWRITTEN: no thread of the threadgroup wrote it later, either */
     bool has_returned; /* whom the others wait for: `returned`, in the threadgroup of at[0] */
     uint32_t returned[3]; /* a thread */
     /* NULL, STRAY, FAULT: the address.  MISALIGNED: how far past a multiple, of what.  ARRAY,
      * VECTOR: the index, and how many items there are.  SHIFT: by how much, and the bits of the
-     * number.  LANE: the lane, and how many its group
-     * has.  OVERDUE: seconds.  NO_MEMORY: not 0, if a loop is too long to be counted. */
+     * number.  LANE: the lane, and how many its group has.  UNWRITTEN_OUTPUT: how many items, and the
+     * last one.  OVERDUE: seconds.  NO_MEMORY: not 0, if a loop is too long to be counted. */
     uint64_t first, second;
     uint64_t times; /* in this launch */
 } soft_finding;
 
-#define SOFT_TEXT_NBYTES 320
+#define SOFT_TEXT_NBYTES 480
 
 /* What is wrong: no line, no thread.  `image` has the names of the arguments. */
 void soft_finding_describe(const soft_finding *finding, const soft_image *image,

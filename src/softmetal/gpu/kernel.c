@@ -169,12 +169,43 @@ extent_of(const soft_argument *argument)
     return argument->view_nbytes < most ? argument->view_nbytes : most;
 }
 
+/* Which bytes nobody has written, of each buffer that has some.  False: none has. */
+static bool
+find_fresh(const soft_dispatch *dispatch, soft_fresh *fresh[SOFT_MOST_ARGUMENTS])
+{
+    bool is_any = false;
+    for (int index = 0; index < dispatch->count; index++) {
+        const soft_argument *argument = &dispatch->arguments[index];
+        fresh[index] = argument->storage == NULL
+                           ? NULL
+                           : __atomic_load_n(&argument->storage->fresh, __ATOMIC_ACQUIRE);
+        is_any = is_any || fresh[index] != NULL;
+    }
+    return is_any;
+}
+
+/* The kernel may have written whatever it was given to write. */
+static void
+note_all_written(const soft_dispatch *dispatch)
+{
+    for (int index = 0; index < dispatch->count; index++) {
+        const soft_argument *argument = &dispatch->arguments[index];
+        if (argument->storage != NULL && (dispatch->kernel.written >> index & 1) != 0) {
+            soft_storage_written(argument->storage, argument->offset - argument->view_before,
+                                 extent_of(argument));
+        }
+    }
+}
+
 static bool
 run_image(const soft_dispatch *dispatch, char **text)
 {
     soft_loaded_image *image =
         dispatch->count_tag != 0 ? dispatch->kernel.counting : dispatch->kernel.image;
     soft_launch launch = {.kernel = image->name, .count_tag = dispatch->count_tag};
+    soft_fresh *fresh[SOFT_MOST_ARGUMENTS];
+    bool is_fresh = find_fresh(dispatch, fresh);
+    launch.fresh = is_fresh ? fresh : NULL;
     char error[4096] = "";
     for (int axis = 0; axis < 3; axis++) {
         size_t grid = dispatch->grid[axis], group = dispatch->group[axis];
@@ -192,6 +223,10 @@ run_image(const soft_dispatch *dispatch, char **text)
     memcpy(launch.threadgroup_nbytes, dispatch->threadgroup_nbytes,
            sizeof launch.threadgroup_nbytes);
     bool is_done = soft_image_run(image, &launch, error, sizeof error);
+    const soft_image *facts = image->image;
+    if (is_fresh && !(is_done && facts->is_checked && !facts->is_counting)) {
+        note_all_written(dispatch); /* else the checker has said what was */
+    }
     *text = is_done ? NULL : strdup(error);
     return is_done;
 }
@@ -208,6 +243,7 @@ soft_dispatch_run(const soft_dispatch *dispatch, char **text)
     }
     if (dispatch->kernel.run != NULL) {
         dispatch->kernel.run(addresses, dispatch->grid);
+        note_all_written(dispatch);
     }
     return true;
 }

@@ -171,10 +171,14 @@ move_bytes(const soft_command *command, char **text)
     case SOFT_COPY:
         memmove(command->destination->bytes + command->destination_offset,
                 command->source->bytes + command->source_offset, command->nbytes);
+        soft_storage_written(command->destination, command->destination_offset,
+                             command->nbytes);
         break;
     case SOFT_FILL:
         memset(command->destination->bytes + command->destination_offset, command->value,
                command->nbytes);
+        soft_storage_written(command->destination, command->destination_offset,
+                             command->nbytes);
         break;
     case SOFT_DISPATCH:
         if (!soft_dispatch_run(command->dispatch, text)) {

@@ -5,7 +5,7 @@
  *          first.  Of many buffers the small ones come from the heap, and the large ones have no
  *          guard, for a process may have 65530 mappings; and small ones do under
  *          AddressSanitizer, which sees the end of each.
- * Calls:   mmap, posix_memalign, settings.h, race_shadow.h.
+ * Calls:   mmap, posix_memalign, settings.h, race_shadow.h, fresh.h.
  * Threads: any.
  */
 #include "softmetal/gpu/soft_storage.h"
@@ -149,6 +149,20 @@ soft_storage_discard(soft_storage *storage)
     }
 }
 
+void
+soft_storage_renew(soft_storage *storage, size_t nbytes, bool is_output)
+{
+    soft_fresh *fresh = nbytes == 0 ? NULL : soft_fresh_new(storage->bytes, nbytes, is_output);
+    soft_fresh_free(__atomic_exchange_n(&storage->fresh, fresh, __ATOMIC_ACQ_REL));
+}
+
+void
+soft_storage_written(soft_storage *storage, size_t offset, size_t nbytes)
+{
+    soft_fresh *fresh = __atomic_load_n(&storage->fresh, __ATOMIC_ACQUIRE);
+    soft_fresh_write(fresh, storage->bytes + offset, nbytes);
+}
+
 soft_storage *
 soft_storage_new(soft_storage_mode mode, size_t nbytes, const void *bytes, bool no_copy,
                  size_t *account)
@@ -198,6 +212,7 @@ soft_storage_release(soft_storage *storage)
         free_block(storage);
     }
     soft_race_shadow_free(storage->shadow);
+    soft_fresh_free(storage->fresh);
     free(storage->released);
     free(storage->made_at);
     free(storage);

@@ -2,7 +2,7 @@
  *
  * Owns:    the block, unless it is the caller's; counted, and kept alive by the MTLBuffer and by
  *          the command buffers that name it.
- * Calls:   race_shadow.h, to free what the uses of the block left.
+ * Calls:   race_shadow.h and fresh.h, to free what the uses of the block left.
  * Threads: any; the bytes themselves are ordered by their users.
  */
 #ifndef SOFT_STORAGE_H
@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "softmetal/checker/fresh.h"
 #include "softmetal/gpu/race_shadow.h"
 
 typedef enum {
@@ -40,6 +41,7 @@ typedef struct soft_storage {
     char *made_at;            /* owned; for reports: written before is_orphan, or NULL */
     int purgeable;            /* a MTLPurgeableState, never KeepCurrent */
     soft_race_shadow *shadow; /* owned; NULL: never used */
+    soft_fresh *fresh;        /* owned, atomic; NULL: all bytes count as written */
     struct soft_race_clock *released; /* owned; what softmetal_host_release left here */
     char label[SOFT_LABEL_SIZE]; /* behind a lock: use soft_storage_set_label, _copy_label */
 } soft_storage;
@@ -59,6 +61,11 @@ void soft_storage_orphan(soft_storage *storage);
  * SOFT_LABEL_SIZE; soft_storage_copy_label returns it. */
 void soft_storage_set_label(soft_storage *storage, const char *label);
 const char *soft_storage_copy_label(soft_storage *storage, char *label);
+
+/* Nobody has written the first `nbytes`, or they count as written (0): nobody uses the buffer. */
+void soft_storage_renew(soft_storage *storage, size_t nbytes, bool is_output);
+/* Somebody may have written these. */
+void soft_storage_written(soft_storage *storage, size_t offset, size_t nbytes);
 
 /* Overwrite the contents, except bytes that belong to the caller. */
 void soft_storage_discard(soft_storage *storage);

@@ -35,6 +35,8 @@ typedef struct soft_launch {
      * library's: bit i of `foreign`. */
     soft_u64 count_tag;
     soft_u32 foreign;
+    /* Of each buffer, which bytes nobody has written (fresh.h); NULL: all are written.  The checker's. */
+    struct soft_fresh *const *fresh;
 } soft_launch;
 
 /* One thread of a kernel: what its attributes ask for. */
