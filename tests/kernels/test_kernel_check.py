@@ -169,7 +169,9 @@ DEFECTS = [
     Defect("a byte of two threadgroups", "if (t == 0) b[«g / 2»«g»] = 1; /*1*/ /*2*/",
            GROUPS_WRITE,
            signature=signature("device const float *a", "device uchar *b"), arrays=(("float32", COUNT), ("uint8", 2))),
-    Defect("two buffers on the same bytes", "b[i] = «a[i]»«1»; /*1*/ /*2*/", GROUPS_READ, arrays=("same", "shifted")),
+    Defect("two buffers on the same bytes", "b[i] = «a[i]»«1»; /*1*/ /*2*/",
+           GROUPS_READ + r" with nothing between them; buffers 0 \(a\) and 1 \(b\) are the same memory there",
+           arrays=("same", "shifted")),
     # ---- divergent barriers ----
     Defect("some return before a barrier", f"«if (t > 40) return;»«»\n{BARRIER} /*1*/\nb[i] = a[i];",
            "a thread waits at a threadgroup_barrier that thread .* never reaches: it has returned"),

@@ -114,18 +114,36 @@ describe_misaligned(const soft_finding *finding, const char *name, char text[SOF
         where, (size_t)finding->second, (size_t)finding->first);
 }
 
+/* "; buffers 0 (x) and 1 (y) are the same memory there" */
 static void
-describe_race(const soft_finding *finding, const char *name, char text[SOFT_TEXT_NBYTES])
+name_twins(const soft_finding *finding, const soft_image *image, char text[2 * NAME_NBYTES])
 {
+    const soft_argument_facts *a = soft_found_facts(image, &finding->memory),
+                              *b = finding->twin;
+    if (b != NULL) {
+        bool is_first = a->index < b->index;
+        snprintf(text, 2 * NAME_NBYTES,
+                 "; buffers %u (%.100s) and %u (%.100s) are the same memory there",
+                 is_first ? a->index : b->index, is_first ? a->name : b->name,
+                 is_first ? b->index : a->index, is_first ? b->name : a->name);
+    }
+}
+
+static void
+describe_race(const soft_finding *finding, const soft_image *image, const char *name,
+              char text[SOFT_TEXT_NBYTES])
+{
+    char twins[2 * NAME_NBYTES] = "";
+    name_twins(finding, image, twins);
     bool both_write = finding->is_write[0] && finding->is_write[1];
     const char *who =
         finding->kind == SOFT_FOUND_RACE
             ? (both_write ? "two threads write" : "one thread writes and another reads")
             : (both_write ? "threads of two threadgroups write"
                           : "a thread writes and one of another threadgroup reads");
-    snprintf(text, SOFT_TEXT_NBYTES, "%s byte %zu of %s with nothing between them%s", who,
+    snprintf(text, SOFT_TEXT_NBYTES, "%s byte %zu of %s with nothing between them%s%s", who,
              (size_t)finding->offset, name,
-             finding->is_mixed ? ", and only one of them is atomic" : "");
+             finding->is_mixed ? ", and only one of them is atomic" : "", twins);
 }
 
 /* One thread waits, and another does not wait there. */
@@ -188,7 +206,7 @@ soft_finding_describe(const soft_finding *finding, const soft_image *image,
     case SOFT_FOUND_STRAY: describe_access(finding, name, text); break;
     case SOFT_FOUND_MISALIGNED: describe_misaligned(finding, name, text); break;
     case SOFT_FOUND_RACE:
-    case SOFT_FOUND_GROUP_RACE: describe_race(finding, name, text); break;
+    case SOFT_FOUND_GROUP_RACE: describe_race(finding, image, name, text); break;
     case SOFT_FOUND_UNWRITTEN:
         snprintf(
             text, SOFT_TEXT_NBYTES,
