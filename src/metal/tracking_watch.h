@@ -1,6 +1,7 @@
 /* tracking_watch.h: what the software Metal is told, so that its validation can tell a race from
  * order that this library keeps by its own counters and locks, so that poison reaches memory
- * that the pool gives again, and so that the checker knows which bytes nobody has written.  On a Mac, and with both off, nothing.
+ * that the pool gives again, and so that the checker knows which bytes nobody has written.
+ * On a Mac, and with these off, nothing.
  *
  * Owns:    nothing.
  * Calls:   softmetal.h.
