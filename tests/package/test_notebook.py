@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import metal_dlpack as md
-from metal_dlpack.notebook import cards, style
+from metal_dlpack.notebook import cards
 from metal_dlpack.notebook.lane_drawing import MAX_ROWS, Row, draw_rows
-from metal_dlpack.notebook.markup import element, shortened
 from metal_dlpack.notebook.thumbnail import thumbnail
+from metal_dlpack.pages import style
+from metal_dlpack.pages.markup import element, shortened
 from metal_dlpack.sharing import draw
 
 HOSTILE = "</title><script>alert(1)</script>&\"'\x00\x1b\ud800" + "x" * 5000

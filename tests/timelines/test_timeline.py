@@ -17,10 +17,10 @@ from held_work import held
 
 import metal_dlpack as md
 from metal_dlpack import softmetal
-from metal_dlpack.notebook.time_drawing import bars_of
 from metal_dlpack.timelines import records
 from metal_dlpack.timelines.lanes import Lane
 from metal_dlpack.timelines.records import Wait, Work
+from metal_dlpack.timelines.time_drawing import bars_of
 
 pytestmark = pytest.mark.needs_softmetal
 

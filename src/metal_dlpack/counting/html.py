@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from metal_dlpack.notebook.markup import Markup, element, shortened
-from metal_dlpack.notebook.style import STYLE_SHEET, accent
+from metal_dlpack.pages.markup import Markup, element, shortened
+from metal_dlpack.pages.style import STYLE_SHEET, accent
 
 from .text import ARGUMENT_HEAD, LINE_HEAD, MOST_LINES, argument_row, launch_facts, line_row, weight
 from .values import LaunchCount

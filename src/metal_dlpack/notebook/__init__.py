@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from metal_dlpack.pages.markup import Markup
+
 from . import cards
-from .markup import Markup
 
 CARDS: dict[str, Callable[[Any], Markup]] = {
     "Array": cards.array_card,

@@ -19,15 +19,15 @@ from metal_dlpack.looking.memory_lanes import (
     owner_text,
 )
 from metal_dlpack.looking.text import items_text
+from metal_dlpack.pages.markup import Markup, element, shortened
+from metal_dlpack.pages.style import STYLE_SHEET
 from metal_dlpack.timelines.lanes import time_text
 from metal_dlpack.timelines.records import Event
 from metal_dlpack.timelines.summary import Summary
+from metal_dlpack.timelines.time_drawing import draw_times
 
 from .lane_drawing import Row, draw_memory, draw_rows, row_of
-from .markup import Markup, element, shortened
-from .style import STYLE_SHEET
 from .thumbnail import thumbnail
-from .time_drawing import draw_times
 
 #: Tensors of a file, and kernels of a library, that are listed; characters of a parameter's name.
 MAX_TENSORS, MAX_KERNELS, MAX_PARAMETER = 20, 20, 30

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from metal_dlpack.looking.memory_lanes import Lane, Memory
-
-from .markup import Markup, drawing, element, shortened
-from .style import accent
+from metal_dlpack.pages.markup import Markup, drawing, element, shortened
+from metal_dlpack.pages.style import accent
 
 #: Pixels of a track, of a row, of what fills it, of its narrowest piece, and of a character.
 TRACK, ROW, FILLED, NARROWEST, CHARACTER = 300.0, 20.0, 11.0, 1.5, 6.7

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from .markup import Markup, drawing, element
-from .style import ACCENTS
+from metal_dlpack.pages.markup import Markup, drawing, element
+from metal_dlpack.pages.style import ACCENTS
 
 #: Pixels of the longest side, and of the shortest.
 LONGEST, SHORTEST = 76.0, 12.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from metal_dlpack.notebook.markup import Markup, element
-from metal_dlpack.notebook.style import ACCENTS, whole_page
+from metal_dlpack.pages.markup import Markup, element
+from metal_dlpack.pages.style import ACCENTS, whole_page
 
 from . import text
 from .building import Report

@@ -6,14 +6,14 @@ import json
 from importlib import resources
 from typing import Any
 
-from metal_dlpack.notebook.markup import Markup, element
-from metal_dlpack.notebook.style import whole_page
-from metal_dlpack.notebook.time_drawing import CPU_WAIT, NO_BUFFER, colours_of
+from metal_dlpack.pages.markup import Markup, element
+from metal_dlpack.pages.style import whole_page
 
 from .lanes import end_of, lane_of, lanes_of, span_of, time_text
 from .records import Event, Wait, Work
 from .summary import Summary
 from .text import words_of
+from .time_drawing import CPU_WAIT, NO_BUFFER, colours_of
 
 _STYLE = (
     "body{margin:1rem auto;max-width:80rem;padding:0 1rem}h1{font-size:1.3rem;margin:0}"

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from metal_dlpack.timelines.lanes import Lane, end_of, lane_of, lanes_of, span_of, time_text
-from metal_dlpack.timelines.records import Event, Wait, Work
-from metal_dlpack.timelines.text import words_of
+from metal_dlpack.pages.markup import Markup, drawing, element, shortened
+from metal_dlpack.pages.style import accent
 
-from .markup import Markup, drawing, element, shortened
-from .style import accent
+from .lanes import Lane, end_of, lane_of, lanes_of, span_of, time_text
+from .records import Event, Wait, Work
+from .text import words_of
 
 #: Pixels of the track, of a lane, of what fills it, of a character, and of a letter's place in a bar.
 TRACK, ROW, FILLED, CHARACTER, LETTER = 520.0, 26.0, 15.0, 6.7, 7.0
