@@ -27,6 +27,7 @@ from setuptools.command.install_lib import install_lib
 IS_MAC = sys.platform == "darwin"
 MACOS_TARGET = "14.0"
 EXPORTS = "src/module/exports.map"
+START = "src/metal_dlpack.pth"
 SOFTMETAL = "src/softmetal"
 
 OUR_LICENCE = "Apache-2.0"
@@ -187,10 +188,18 @@ class BuildCore(build_ext):
 
 
 class BuildPackage(build_py):
-    """build_py that forgets what the package no longer has: else a build of yesterday in build/ goes into the wheel."""
+    """build_py that forgets what the package no longer has: else a build of yesterday in build/ goes into the wheel.
+
+    Beside the package goes what Python reads when it starts; on a Mac there is nothing to switch on.
+    """
 
     def run(self) -> None:
         super().run()
+        if not IS_MAC:
+            command = self.get_finalized_command("install") if self.editable_mode else self
+            folder = command.install_lib if self.editable_mode else command.build_lib
+            self.mkpath(folder)
+            self.copy_file(START, str(Path(folder, Path(START).name)))
         if self.editable_mode:
             return
         wanted = {Path(name) for name in self.get_outputs(include_bytecode=False)}

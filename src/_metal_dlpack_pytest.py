@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
+import _metal_dlpack_start
+
 PREFIX = "SOFTMETAL_"
 #: Under pytest kernels are checked, unless the environment says 0.
 CHECK = "SOFTMETAL_KERNEL_CHECK"
-#: As --softmetal; `python -m metal_dlpack.softmetal` sets it for the processes that its program starts.
-ALL = "SOFTMETAL_TORCH"
 IDLE_S = 10
 NAMES_A_GPU = re.compile(r"\bmps\b|\bmetal\b", re.IGNORECASE)
 #: How long other libraries may take to let go of a buffer, on threads of their own.
@@ -159,29 +159,25 @@ def switched_on(config: pytest.Config, option: Any) -> list[str]:
     """The modules whose import switches something on."""
     if sys.platform == "darwin":
         return []
-    if (
-        option.softmetal
-        or config.getini("softmetal")
-        or keeps_report(option)
-        or os.environ.get(ALL, "0") not in ("", "0")
-    ):
-        return ["torch", "mlx.core"]
-    return ["torch"] if option.softmetal_torch or config.getini("softmetal_torch") else []
+    if option.softmetal or config.getini("softmetal") or keeps_report(option):
+        return [*_metal_dlpack_start.SWITCHES]
+    asked = _metal_dlpack_start.asked()
+    return ["torch", *asked] if option.softmetal_torch or config.getini("softmetal_torch") else asked
 
 
 def switch_on(config: pytest.Config, modules: list[str]) -> None:
-    """When the first test or conftest.py imports one: a run that does not pays nothing."""
-    try:
-        from metal_dlpack import running
-    except ImportError as error:
-        raise pytest.UsageError(f"--softmetal, --softmetal-torch: metal_dlpack cannot be imported: {error}") from error
+    """When the first test or conftest.py imports one, here or in a child: a run that does not pays nothing."""
+    variables = _metal_dlpack_start.variables_of(modules)
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    config.add_cleanup(lambda: undo(before, {}))
 
     def aloud(switch_on: Callable[[], object]) -> None:
         capture = config.pluginmanager.getplugin("capturemanager")
         with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
             switch_on()  # the first time for a torch it compiles its device, and says so
 
-    config.add_cleanup(running.switch_on_when_imported(modules, aloud))
+    config.add_cleanup(_metal_dlpack_start.switch_on_when_imported(modules, aloud))
 
 
 def check_kernels(config: pytest.Config, option: Any) -> None:
@@ -238,9 +234,7 @@ def current_settings(names: Iterable[str]) -> dict[str, str | None]:
 def variables() -> list[str]:
     """What differs from a plain run under pytest."""
     asked = {
-        name: value
-        for name, value in os.environ.items()
-        if name.startswith(PREFIX) and (name, value) != (CHECK, "1") and name != ALL
+        name: value for name, value in os.environ.items() if name.startswith(PREFIX) and (name, value) != (CHECK, "1")
     }
     return sorted(f"{name}={shlex.quote(value)}" for name, value in asked.items())
 

@@ -88,7 +88,7 @@ def torch_mps(*, float64: bool = False) -> bool:
     torch.mps.compile_shader; ``md.from_dlpack(t)``, an Array's ``host`` and md.kernel use the same bytes.  Results are
     those of torch's CPU build.  Before or after ``import torch``, which this does; for the life of the process, and
     once.  ``python -m metal_dlpack.softmetal script.py`` runs a program with it, the pytest plugin's
-    ``--softmetal-torch`` tests.
+    ``--softmetal-torch`` tests; so does ``SOFTMETAL_TORCH=1`` in the environment of any Python that imports torch.
 
     Each operator is work on a queue of torch's own.  With ``SOFTMETAL_LATENCY_US`` its bytes arrive later, as on a Mac:
     a missing ``torch.mps.synchronize()`` shows.  With validation on, races with other queues are reported.
@@ -133,7 +133,7 @@ def mlx_kernels() -> AbstractContextManager[object]:
     Inputs are evaluated at the call, not later as on a Mac, and shared; for a source with vectors they are copied:
     MLX aligns its memory on the CPU to 8 bytes.  Outputs are copied once.  ``mx.compile`` gives functions that run
     as they are.  ``mx.grad`` and ``mx.vmap`` of a kernel are refused as on a Mac; ``mx.custom_function`` gives it a
-    ``vjp`` or a ``jvp``.
+    ``vjp`` or a ``jvp``.  ``SOFTMETAL_MLX=1`` in the environment switches it on where a Python imports mlx.core.
 
     Returns
     -------

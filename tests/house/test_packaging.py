@@ -3,6 +3,7 @@
 import itertools
 import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -34,6 +35,10 @@ LEFT_BY_TOOLS = (
     ".hypothesis/examples",
     "on_a_mac.txt",
 )
+
+
+#: What lies beside the package; on a Mac Python has nothing to read when it starts.
+BESIDE_IT = {path.name for path in SRC.glob("*.py" if sys.platform == "darwin" else "*.p[ty]*")}
 
 
 @pytest.fixture(scope="module")
@@ -87,12 +92,21 @@ def test_a_wheel_has_the_package_its_plugins_and_the_licence(sdist, wheel):
         "metal_dlpack/share/cmake/metal_dlpack/metal_dlpack-config.cmake",
         "metal_dlpack/share/pkgconfig/metal_dlpack.pc",
     } <= package
-    (module,) = (
-        installed - package - {"_metal_dlpack_dask.py", "_metal_dlpack_pytest.py", "_dlpack_conformance_pytest.py"}
-    )
+    (module,) = installed - package - BESIDE_IT
     assert re.fullmatch(r"metal_dlpack/_core\..*\.so", module)
     assert package - installed == set()
     assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="a Mac has its own mps")
+@pytest.mark.long
+def test_of_an_editable_install_python_reads_the_same_when_it_starts(sdist, wheel, tmp_path):
+    folder = shutil.copytree(sdist, tmp_path / "checkout")  # with what the wheel's build has compiled
+    result = setup(folder, "editable_wheel", "--dist-dir", "out", **QUICK_BUILD)
+    assert result.returncode == 0, result.stderr
+    (editable,) = (folder / "out").glob("*.editable-*.whl")
+    texts = [zipfile.ZipFile(archive).read("metal_dlpack.pth") for archive in (wheel, editable)]
+    assert texts == [(SRC / "metal_dlpack.pth").read_bytes()] * 2
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="on a Mac the object files keep the debug information")

@@ -7,7 +7,9 @@ import runpy
 import sys
 import types
 
-from . import check_kernels, switch_on_when_imported
+import _metal_dlpack_start
+
+from . import check_kernels
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,9 +77,9 @@ def main(arguments: list[str]) -> int | None:
         return 2
     if "--count" in options.flags and not _begins_to_count(options):
         return 2
-    switch_on_when_imported()
     if sys.platform != "darwin":
-        os.environ["SOFTMETAL_TORCH"] = "1"  # pytest's plugin reads it, in xdist's workers too
+        os.environ.update(_metal_dlpack_start.variables_of(_metal_dlpack_start.SWITCHES))
+        _metal_dlpack_start.start()
     if is_module and program[0] == "pytest":  # which would warn that it cannot rewrite what is imported
         package = sys.modules["metal_dlpack"]
         package.__doc__ = f"{package.__doc__}\n\nPYTEST_DONT_REWRITE"

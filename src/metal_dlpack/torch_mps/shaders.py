@@ -20,10 +20,10 @@ from typing import Any
 
 import torch
 
+from _metal_dlpack_start import when_imported
 from metal_dlpack import _core
 from metal_dlpack.compile_errors import CompileError
 from metal_dlpack.report import with_lines
-from metal_dlpack.running.imports import when_imported
 
 # ---- torch's functions ----
 
