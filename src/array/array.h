@@ -170,7 +170,7 @@ array_like(const ArrayObject *self)
 PyObject *array_allocate(md_state *state, const char *function, const array_creation *what);
 
 /* Nobody has written the items of a new Array: the software Metal's checker finds kernels that read them.
- * `is_output`: and the first launch that may write them, if it leaves some as they are. */
+ * `is_output`: nobody but the next launch can write them. */
 void array_tell_unwritten(const ArrayObject *self, bool is_output);
 
 /* A copy in new memory, which is as `what` says, of the same shape and element type: owned (+1).

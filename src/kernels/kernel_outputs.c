@@ -44,11 +44,7 @@ make_output(const kernel_call *call, PyObject *asked)
         storage_mode_convert(call->state, function, NULL, &what.mode) < 0) {
         return NULL;
     }
-    PyObject *made = array_allocate(call->state, function, &what);
-    if (made != NULL) {
-        array_tell_unwritten(array_cast(made), false);
-    }
-    return made;
+    return array_allocate(call->state, function, &what);
 }
 
 /* The next parameter that the kernel may write and that nothing is given for; -1: none. */
@@ -82,6 +78,7 @@ add_output(kernel_call *call, PyObject *asked, PyObject **made)
     if (*made == NULL) {
         return -1;
     }
+    array_tell_unwritten(array_cast(*made), false);
     call->values[place] = *made;
     call->kept[call->kept_count++] = Py_NewRef(*made);
     return 0;

@@ -94,7 +94,7 @@ tell_finding(const soft_recorded_finding *told)
     const soft_found_memory *memory = &finding->memory;
     bool is_news =
         tell(CALL_REPORT_FINDING,
-             Py_BuildValue("{s:s,s:N,s:s,s:s,s:N,s:N,s:L,s:n,s:K,s:K,s:K,s:O}", "kernel",
+             Py_BuildValue("{s:s,s:N,s:s,s:s,s:N,s:N,s:L,s:n,s:K,s:K,s:K,s:O,s:O}", "kernel",
                            told->kernel, "image", PyUnicode_DecodeFSDefault(told->image_path),
                            "kind", soft_found_word(finding->kind), "text", told->text, "places",
                            make_places(told), "memory", make_memory(memory, told->image),
@@ -103,7 +103,8 @@ tell_finding(const soft_recorded_finding *told)
                            (unsigned long long)finding->first, "second",
                            (unsigned long long)finding->second, "times",
                            (unsigned long long)finding->times, "silenced",
-                           told->is_silenced ? Py_True : Py_False));
+                           told->is_silenced ? Py_True : Py_False, "advice",
+                           finding->is_advice ? Py_True : Py_False));
     softmetal_turn_end(&turn);
     return is_news;
 }

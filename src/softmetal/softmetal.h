@@ -88,8 +88,8 @@ void softmetal_host_acquire(const void *buffer);
  * softmetal_host_gives and softmetal_host_renews. */
 extern int softmetal_knows_unwritten;
 
-/* Nobody has written the first bytes of an MTLBuffer, which nobody uses yet.  `is_output`: the first
- * launch that may write there is to write them all.  Nothing, unless kernels are checked. */
+/* Nobody has written the first bytes of an MTLBuffer, which nobody uses yet.  `is_output`: nobody but the
+ * next launch can.  Nothing, unless kernels are checked. */
 void softmetal_host_unwritten(const void *buffer, size_t nbytes, int is_output);
 /* Others get the MTLBuffer, and may write to it. */
 void softmetal_host_gives(const void *buffer);

@@ -6,7 +6,7 @@ import pytest
 
 import _metal_dlpack_pytest as plugin
 import metal_dlpack as md
-from metal_dlpack import softmetal
+from metal_dlpack import report, softmetal
 
 mark = pytest.mark
 pytestmark = [mark.needs_softmetal, mark.needs_kernels, mark.needs_mlx, mark.needs_no_sanitizer]
@@ -89,3 +89,29 @@ def test_what_is_written_is_silent(mx, run, name):
 
 def test_init_value_is_a_value(mx, run):
     run(DOUBLE, [mx.zeros((300,))], (300,), grid=2, threadgroup=2, init_value=0)
+
+
+COUNTS_ON_IT = "uint t = thread_position_in_threadgroup.x; out[threadgroup_position_in_grid.y * 24 + t] = a[t];"
+CUTS = {
+    "it is cut": (COUNTS_ON_IT, (24, 4, 1), (256, 1, 1), 1),
+    "it fits": (COUNTS_ON_IT, (24, 4, 1), (24, 1, 1), 0),
+    "nobody looks": (
+        "out[thread_position_in_grid.y * 24 + thread_position_in_grid.x] = a[0];",
+        (24, 4, 1),
+        (256, 1, 1),
+        0,
+    ),
+}
+
+
+@mark.parametrize("name", CUTS)
+def test_a_threadgroup_that_mlx_cuts_is_advice_where_the_kernel_counts_on_it(mx, run, name):
+    source, grid, threadgroup, count = CUTS[name]
+    report.start()
+    try:
+        for _ in range(2):
+            run(source, [mx.zeros((24,))], (4, 24), grid=grid, threadgroup=threadgroup)
+    finally:
+        found = report.end()["findings"]
+    assert [(one["kind"], one["launches"]) for one in found] == [("clipped-threadgroup", 2)] * count
+    assert all("(256,1,1) to (24,1,1)" in one["text"] for one in found)

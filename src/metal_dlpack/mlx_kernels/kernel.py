@@ -6,6 +6,7 @@ MLX's own kernel object, which cannot run here, checks the arguments of each cal
 from __future__ import annotations
 
 import re
+import sys
 import threading
 from pathlib import Path
 
@@ -28,6 +29,8 @@ _MLX_HEADERS = '#include <metal_stdlib>\n#include "mlx/backend/metal/kernels/uti
 #: The CPU's allocations of MLX lie at multiples of 8, Metal's at multiples of a page; vectors want more than 8.
 VECTOR_NBYTES = 16
 VECTORS = re.compile(r"\b(?:bool|u?char|u?short|u?int|u?long|half|float|bfloat)[234](?:x[234])?\b|\bvec\b|\balignas\b")
+#: What a kernel asks that counts on the size of its threadgroups, which it does not ask.
+THREADGROUPS = re.compile(r"\b(?:thread\w*_in_threadgroup|threadgroup_position_in_grid)\b")
 #: What MLX says of an array that stands for values to come.
 _NO_VALUES = "[eval] Attempting to eval an array during function transformations"
 #: What MLX says of right arguments where there is no Metal.
@@ -76,6 +79,7 @@ class Kernel:
         self._own = own  # MLX's kernel object
         self._written = parts
         self._is_checked = is_checked  # a setting, which can change between two calls
+        self._has_threadgroups = THREADGROUPS.search(parts.header + parts.source) is not None
         self._has_vectors = VECTORS.search(parts.header + parts.source) is not None
         self._compiled: dict[Any, Any] = {}  # _core.Kernel, by what the source depends on and by whether it is checked
 
@@ -159,6 +163,8 @@ class Kernel:
         if init_value is None:  # what begins each is none of the caller's values
             for one in outputs:
                 _core._softmetal_unwritten(one)
+        if self._has_threadgroups:
+            _advise_on_cut(kernel, *grid)
         _launch(kernel, (*values, *outputs), *grid)
         return [self._mx.from_dlpack(_OnCpu(one)) for one in outputs]
 
@@ -314,6 +320,17 @@ def _tied(mx: Any, outputs: list[Any], inputs: Sequence[Any]) -> list[Any]:
     for transformation in ("vjp", "jvp", "vmap"):
         getattr(run, transformation)(refuses(transformation))
     return list(run(*inputs))
+
+
+def _advise_on_cut(kernel: Any, grid: Sequence[int], threadgroup: Sequence[int]) -> None:
+    """SOURCE https://github.com/ml-explore/mlx/issues/4534"""
+    recording = sys.modules.get("metal_dlpack.report.recording")
+    if recording is not None and any(0 < extent < wanted for wanted, extent in zip(threadgroup, grid, strict=True)):
+        asked, cut = (str(tuple(one)).replace(" ", "") for one in (threadgroup, map(min, threadgroup, grid)))
+        words = (
+            f"MLX cuts the threadgroup {asked} to {cut}, for its grid counts threads: the kernel has no more of them"
+        )
+        recording.advise(kernel.name, "clipped-threadgroup", words)
 
 
 _threads = threading.local()

@@ -10,7 +10,7 @@ from typing import Any
 
 from metal_dlpack.msl import for_softmetal
 
-from . import literals, places, silences
+from . import advice, literals, places, silences
 from .recording import FindingRecord, KernelRecord, Record
 
 #: Of schema.json.
@@ -63,7 +63,8 @@ def build(record: Record) -> Report:
     """What was recorded, as schema.json has it."""
     folder = root()
     kernels = [_kernel(one, folder) for one in record.kernels.values()]
-    findings = [_finding(one, folder) for one in record.findings.values()]
+    advised = [found for one in record.kernels.values() for found in advice.of_kernel(one)]
+    findings = [_finding(one, folder) for one in (*record.findings.values(), *advised)]
     images = set(record.kernels)
     report = {
         "schema": SCHEMA,
@@ -215,6 +216,7 @@ def _finding(record: FindingRecord, folder: str) -> dict[str, Any]:
         "times": record.times,
         **(_launch(record.launch) if record.launch else {"grid": None, "group": None, "arguments": []}),
         "silenced": silence and _named(silence, folder),
+        "advice": told["advice"],
     }
 
 

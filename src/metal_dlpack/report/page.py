@@ -40,6 +40,8 @@ def page_of(report: Report) -> str:
         element("p", _verdict(found), " ", text.summary(report).partition("; ")[0]),
         element("p", element("code", " ".join(report["program"])), class_="quiet"),
         *(_finding(report, number, one) for number, one in enumerate(found, 1)),
+        *([element("h2", "Advice")] if text.advice(report) else []),
+        *(_advice(report, one) for one in text.advice(report)),
         *([element("h2", "Silenced")] if silenced else []),
         *(_finding(report, None, one) for one in silenced),
         *_silences(report),
@@ -69,6 +71,16 @@ def _finding(report: Report, number: int | None, finding: dict[str, Any]) -> Mar
         *(part for access in finding["accesses"] for part in _access(report, access)),
         *(element("p", fact, class_="quiet") for fact in text.facts(finding)),
         class_="bad" if silence is None else "silenced",
+    )
+
+
+def _advice(report: Report, one: dict[str, Any]) -> Markup:
+    return element(
+        "article",
+        element("h3", one["kind"], " ", element("span", ", ".join(one["kernels"]), class_="quiet code")),
+        element("p", one["text"][:1].upper() + one["text"][1:] + "."),
+        *(element("p", element("code", text.where(report, access))) for access in one["accesses"]),
+        class_="silenced",
     )
 
 

@@ -67,12 +67,15 @@ _records: dict[int, Record] = {}
 #: By a kernel's name: what was given for its buffers, {index: (dtype, shape, nbytes)}, the last one last.
 _calls: dict[str, dict[tuple[Any, ...], dict[int, tuple[str, tuple[int, ...], int]]]] = {}
 MOST_CALLS = 64
+is_kept = False
 #: Called after each launch: has it a finding that is new?
 after_launch: Callable[[bool], None] | None = None
 
 
 def start() -> None:
     """Keep a record from now on, from nothing."""
+    global is_kept
+    is_kept = True
     literals.begin()
     _records.clear()
     _calls.clear()
@@ -81,6 +84,8 @@ def start() -> None:
 
 def stop() -> None:
     """Keep what there is, and take nothing more."""
+    global is_kept
+    is_kept = False
     _core._softmetal_record(False)
 
 
@@ -118,6 +123,23 @@ def finding(told: dict[str, Any]) -> bool:
     if not any(one is kept for one in record.pending):
         record.pending.append(kept)
     return is_news
+
+
+def advised(kernel: str, image: str, kind: str, text: str) -> dict[str, Any]:
+    """As C tells a finding: advice on a kernel, at no place."""
+    numbers = {"offset": 0, "nbytes": 0, "first": 0, "second": 0, "times": 1}
+    said = {"kernel": kernel, "image": image, "kind": kind, "text": text}
+    return {**said, **numbers, "places": [], "memory": None, "silenced": False, "advice": True}
+
+
+def advise(kernel: str, kind: str, text: str) -> None:
+    """Once more, if a report is kept."""
+    if is_kept:
+        told = advised(kernel, "", kind, text)
+        findings = _mine().findings
+        kept = findings.setdefault(("", *key_of(told)), FindingRecord(told))
+        kept.launches += 1
+        kept.times += 1
 
 
 def call(kernel: str, given: dict[int, Any]) -> None:

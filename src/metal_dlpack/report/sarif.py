@@ -70,6 +70,18 @@ RULES = {
     ),
     "stack-overflow": ("A thread's variables need too much stack.", "Use threadgroup or device memory."),
     "timeout": ("A kernel runs too long.", "Look for the loop at that line."),
+    "barrier-flags": (
+        "The flags of a threadgroup_barrier are no constant.",
+        "Write an `if` with a barrier of constant flags on each side.",
+    ),
+    "small-threadgroup": (
+        "A kernel with a threadgroup_barrier is declared for threadgroups of one SIMD-group.",
+        "Declare more than 32 threads.",
+    ),
+    "clipped-threadgroup": (
+        "MLX cuts a threadgroup to the grid.",
+        "MLX's grid counts threads, not threadgroups.",
+    ),
     "checker-memory": ("The checker has no memory left.", "Use smaller arguments."),
 }
 
@@ -117,7 +129,7 @@ def _result(finding: dict[str, Any], kinds: list[str]) -> dict[str, Any]:
     result = {
         "ruleId": finding["kind"],
         "ruleIndex": kinds.index(finding["kind"]),
-        "level": "error",
+        "level": "note" if finding["advice"] else "error",
         "message": {"text": f"{kernels}: {finding['text']}. {'; '.join(text.facts(finding))}."},
         "locations": [_location(finding, one) for one in accesses[:1]],
         "relatedLocations": [

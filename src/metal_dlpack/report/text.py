@@ -19,9 +19,14 @@ def text_of(report: Report) -> str:
 
 def found_and_silenced(report: Report) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Its findings: those that count, and those that are meant so."""
-    found = [one for one in report["findings"] if one["silenced"] is None]
+    found = [one for one in report["findings"] if one["silenced"] is None and not one["advice"]]
     silenced = [one for one in report["findings"] if one["silenced"] is not None]
     return found, silenced
+
+
+def advice(report: Report) -> list[dict[str, Any]]:
+    """What fails nothing, and has gone wrong on a Mac."""
+    return [one for one in report["findings"] if one["silenced"] is None and one["advice"]]
 
 
 def _lines(report: Report) -> Iterator[str]:
@@ -32,6 +37,12 @@ def _lines(report: Report) -> Iterator[str]:
     for number, finding in enumerate(found, 1):
         yield ""
         yield from _finding(report, number, finding)
+    if advised := advice(report):
+        yield ""
+        yield f"advice: {len(advised)}"
+        for one in advised:
+            place = f" at {where(report, one['accesses'][0])}" if one["accesses"] else ""
+            yield f"  {one['kind']} in {', '.join(one['kernels'])}{place}: {one['text']}."
     if silenced:
         yield ""
         yield f"silenced: {len(silenced)}"

@@ -167,7 +167,8 @@ softmetal_host_unwritten(const void *buffer, size_t nbytes, int is_output)
         soft_settings_get(SOFT_KERNEL_CHECK) != 0 ? storage_of(buffer) : NULL;
     if (storage != NULL) {
         __atomic_store_n(&softmetal_knows_unwritten, 1, __ATOMIC_RELAXED);
-        soft_storage_renew(storage, nbytes, is_output != 0);
+        soft_storage_renew(storage, nbytes,
+                           is_output != 0 ? SOFT_WRITTEN_BY_NEXT : SOFT_WRITTEN_BY_NEXT_MOSTLY);
     }
 }
 
@@ -214,7 +215,7 @@ softmetal_host_renews(const void *buffer)
     if (storage == NULL) {
         return;
     }
-    soft_storage_renew(storage, 0, false);
+    soft_storage_renew(storage, 0, SOFT_WRITTEN_BY_ANY);
     if (soft_settings_get(SOFT_POISON) != 0) {
         soft_storage_discard(storage);
     }

@@ -40,9 +40,10 @@ take_writes(const soft_range *range)
     return some;
 }
 
-/* The items of the range that nobody has written, whole or in part. */
+/* The items of the range that nobody has written, whole or in part.  As advice those without a first byte: a
+ * row of three and a struct may end in bytes that nobody writes. */
 static soft_finding
-count_items(const soft_check *check, const soft_range *range)
+count_items(const soft_check *check, const soft_range *range, bool is_advice)
 {
     const soft_argument_facts *facts =
         soft_facts_find(check->launch.image, SOFT_ARGUMENT_BUFFER, range->number);
@@ -50,12 +51,16 @@ count_items(const soft_check *check, const soft_range *range)
            next = 0; /* next: the item not counted */
     const char *base = (const char *)range->base, *end = base + range->nbytes, *at = base;
     soft_finding found = {.kind = SOFT_FOUND_UNWRITTEN_OUTPUT,
-                          .memory = soft_range_found(range)};
+                          .memory = soft_range_found(range),
+                          .is_advice = is_advice};
     while ((at = soft_fresh_first(range->fresh, at, (size_t)(end - at))) != NULL) {
-        size_t first = (size_t)(at - base) / item;
+        size_t first = ((size_t)(at - base) + (is_advice ? item - 1 : 0)) / item;
         at = soft_fresh_end(range->fresh, at, end);
         size_t last = (size_t)(at - base - 1) / item;
         first = first < next ? next : first;
+        if (first > last) {
+            continue;
+        }
         found.offset = found.first == 0 ? (int64_t)(first * item) : found.offset;
         found.first += last + 1 - first;
         found.second = last;
@@ -73,10 +78,12 @@ soft_outputs_end(soft_check *check)
             continue;
         }
         soft_mark some = take_writes(range);
-        if (!range->is_writable || !soft_fresh_take_output(range->fresh)) {
+        soft_writers writers =
+            range->is_writable ? soft_fresh_take_writers(range->fresh) : SOFT_WRITTEN_BY_ANY;
+        if (writers == SOFT_WRITTEN_BY_ANY) {
             continue;
         }
-        soft_finding found = count_items(check, range);
+        soft_finding found = count_items(check, range, writers != SOFT_WRITTEN_BY_NEXT);
         if (some.time != 0) {
             found.at[0] = soft_at_mark(check, some);
             found.count = 1;

@@ -219,6 +219,9 @@ soft_findings_say(const soft_findings *findings, const soft_check_launch *launch
                 launch->kernel, launch->image_path, launch->image, finding, what,
                 (const char (*)[SOFT_LINE_NBYTES]) & lines[2 * i], is_silent});
         }
+        if (finding->is_advice) {
+            continue;
+        }
         if (!is_survived(finding) || !(is_silent || only_reports)) {
             if (!fails) {
                 snprintf(error, nbytes, "%s", text);

@@ -177,7 +177,9 @@ describe_output(const soft_finding *finding, const soft_image *image, const char
         "the launch leaves %llu of %zu items of %s unwritten, from item %zu to item %llu%s",
         (unsigned long long)finding->first, finding->memory.nbytes / item, name,
         (size_t)finding->offset / item, (unsigned long long)finding->second,
-        finding->count == 0 ? "" : "; others are written here");
+        finding->is_advice    ? ", and there it holds old bytes until somebody else writes it"
+        : finding->count == 0 ? ""
+                              : "; others are written here");
 }
 
 static void

@@ -71,6 +71,7 @@ typedef struct soft_finding {
     const soft_argument_facts
         *twin;            /* of a race: another buffer that has its byte; NULL: none has */
     bool stays_unwritten; /* UNWRITTEN: no thread of the threadgroup wrote it later, either */
+    bool is_advice;       /* it fails nothing, and only a report has it */
     bool has_returned; /* whom the others wait for: `returned`, in the threadgroup of at[0] */
     uint32_t returned[3]; /* a thread */
     /* NULL, STRAY, FAULT: the address.  MISALIGNED: how far past a multiple, of what.  ARRAY,

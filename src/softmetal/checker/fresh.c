@@ -8,19 +8,19 @@
 struct soft_fresh {
     const char *address;
     size_t nbytes;
-    size_t left;   /* atomic: bits that are not set */
-    int is_output; /* atomic */
+    size_t left; /* atomic: bits that are not set */
+    int writers; /* atomic: soft_writers */
     uint64_t written[];
 };
 
 soft_fresh *
-soft_fresh_new(const char *address, size_t nbytes, bool is_output)
+soft_fresh_new(const char *address, size_t nbytes, soft_writers writers)
 {
     soft_fresh *fresh = calloc(1, sizeof *fresh + (nbytes / WORD + 1) * sizeof(uint64_t));
     if (fresh != NULL) {
         fresh->address = address;
         fresh->nbytes = fresh->left = nbytes;
-        fresh->is_output = is_output;
+        fresh->writers = writers;
     }
     return fresh;
 }
@@ -97,8 +97,9 @@ soft_fresh_end(const soft_fresh *fresh, const char *address, const char *end)
     return fresh->address + find(fresh, at, last, true);
 }
 
-bool
-soft_fresh_take_output(soft_fresh *fresh)
+soft_writers
+soft_fresh_take_writers(soft_fresh *fresh)
 {
-    return fresh != NULL && __atomic_exchange_n(&fresh->is_output, 0, __ATOMIC_RELAXED) != 0;
+    return (soft_writers)__atomic_exchange_n(&fresh->writers, SOFT_WRITTEN_BY_ANY,
+                                             __ATOMIC_RELAXED);
 }

@@ -15,9 +15,15 @@
 
 typedef struct soft_fresh soft_fresh;
 
-/* `nbytes` from `address` on that nobody has written.  `is_output`: the first launch that may write there
- * is to write all of them.  Malloc'ed; NULL: no memory. */
-soft_fresh *soft_fresh_new(const char *address, size_t nbytes, bool is_output);
+/* Who writes new bytes. */
+typedef enum {
+    SOFT_WRITTEN_BY_ANY,
+    SOFT_WRITTEN_BY_NEXT_MOSTLY, /* the next launch that may, or else somebody after it */
+    SOFT_WRITTEN_BY_NEXT,        /* that launch, and nobody else can */
+} soft_writers;
+
+/* `nbytes` from `address` on that nobody has written.  Malloc'ed; NULL: no memory. */
+soft_fresh *soft_fresh_new(const char *address, size_t nbytes, soft_writers writers);
 void soft_fresh_free(soft_fresh *fresh); /* NULL is allowed, as in all below */
 
 /* Bytes that lie elsewhere are ignored, and count as written. */
@@ -32,7 +38,7 @@ soft_fresh_has(const soft_fresh *fresh, uintptr_t at)
     return soft_fresh_first(fresh, (const char *)at, 1) != NULL;
 }
 
-/* True, once: the launch that asks is to write all. */
-bool soft_fresh_take_output(soft_fresh *fresh);
+/* Once, by a launch that may write: from then on anybody may. */
+soft_writers soft_fresh_take_writers(soft_fresh *fresh);
 
 #endif /* SOFT_FRESH_H */

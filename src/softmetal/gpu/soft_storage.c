@@ -150,9 +150,9 @@ soft_storage_discard(soft_storage *storage)
 }
 
 void
-soft_storage_renew(soft_storage *storage, size_t nbytes, bool is_output)
+soft_storage_renew(soft_storage *storage, size_t nbytes, soft_writers writers)
 {
-    soft_fresh *fresh = nbytes == 0 ? NULL : soft_fresh_new(storage->bytes, nbytes, is_output);
+    soft_fresh *fresh = nbytes == 0 ? NULL : soft_fresh_new(storage->bytes, nbytes, writers);
     soft_fresh_free(__atomic_exchange_n(&storage->fresh, fresh, __ATOMIC_ACQ_REL));
 }
 

@@ -63,7 +63,7 @@ void soft_storage_set_label(soft_storage *storage, const char *label);
 const char *soft_storage_copy_label(soft_storage *storage, char *label);
 
 /* Nobody has written the first `nbytes`, or they count as written (0): nobody uses the buffer. */
-void soft_storage_renew(soft_storage *storage, size_t nbytes, bool is_output);
+void soft_storage_renew(soft_storage *storage, size_t nbytes, soft_writers writers);
 /* Somebody may have written these. */
 void soft_storage_written(soft_storage *storage, size_t offset, size_t nbytes);
 
