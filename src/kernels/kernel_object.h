@@ -150,9 +150,9 @@ bridge_library *kernel_source_compile(md_state *state, const char *function,
                                       const device_record *device, PyObject *text,
                                       const bridge_compile_options *chosen);
 
-/* CompileError where the source is at fault, else MetalError.  Frees `message`, the compiler's
- * words, which may be NULL. */
+/* CompileError where `text`, the source (borrowed), is at fault, else MetalError.  Frees
+ * `message`, the compiler's words, which may be NULL. */
 void kernel_source_raise(md_state *state, const char *where, bridge_status status,
-                         char *message, bool is_source);
+                         char *message, PyObject *text);
 
 #endif /* MD_KERNEL_OBJECT_H */

@@ -13,11 +13,11 @@
 
 /* ---- what the compiler said ---- */
 
-/* CompileError of its words. */
+/* CompileError of its words about a text. */
 static void
-raise_source_error(PyObject *words)
+raise_source_error(PyObject *words, PyObject *text)
 {
-    PyObject *error = call_python(CALL_SOURCE_ERROR, words, NULL);
+    PyObject *error = call_python(CALL_SOURCE_ERROR, words, text);
     if (error != NULL) {
         PyErr_SetObject((PyObject *)Py_TYPE(error), error);
         Py_DECREF(error);
@@ -26,7 +26,7 @@ raise_source_error(PyObject *words)
 
 void
 kernel_source_raise(md_state *state, const char *where, bridge_status status, char *message,
-                    bool is_source)
+                    PyObject *text)
 {
     PyObject *words = NULL;
     if (message != NULL) {
@@ -36,8 +36,8 @@ kernel_source_raise(md_state *state, const char *where, bridge_status status, ch
         (void)PyErr_CheckSignals(); /* without words it was interrupted, by Ctrl-C as a rule */
     }
     free(message);
-    if (words != NULL && is_source) {
-        raise_source_error(words);
+    if (words != NULL && text != NULL) {
+        raise_source_error(words, text);
     }
     else if (words != NULL) {
         PyErr_Format(state->metal_error, "%s: %U", where, words);
@@ -162,7 +162,7 @@ kernel_source_compile(md_state *state, const char *function, const device_record
         bridge_status status = WITHOUT_GIL(
             bridge_library_new(device->handle, source, chosen, &library, &message, &is_source));
         if (status != BRIDGE_OK) {
-            kernel_source_raise(state, function, status, message, is_source);
+            kernel_source_raise(state, function, status, message, is_source ? text : NULL);
         }
     }
     return library;

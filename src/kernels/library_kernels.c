@@ -103,7 +103,8 @@ make_kernel(const LibraryObject *self, md_state *state, PyObject *name,
         WITHOUT_GIL(bridge_kernel_new(self->library, function, constants->values,
                                       constants->count, &kernel, &facts, &message, &is_source));
     if (status != BRIDGE_OK) {
-        kernel_source_raise(state, "Library.kernel", status, message, is_source);
+        kernel_source_raise(state, "Library.kernel", status, message,
+                            is_source ? self->text : NULL);
         return NULL;
     }
     PyObject *order = kernel_order_of(self->text, name, &facts);

@@ -51,8 +51,9 @@ _SAID = re.compile(
 _GUTTER = re.compile(r"^ *\d+ \| ")
 
 
-def error_of(words: str) -> CompileError:
-    """The exception for what the compiler said."""
+def error_of(words: str, text: str = "") -> CompileError:
+    """The exception for what the compiler said of a text."""
+    words = _with_cells(words, text)
     said = list(_SAID.finditer(words))
     diagnostics = tuple(
         Diagnostic(
@@ -78,6 +79,29 @@ def error_of(words: str) -> CompileError:
     if len(diagnostics) > 1:
         error.add_note(words.strip())
     return error
+
+
+def _with_cells(words: str, text: str) -> str:
+    """The same about the lines of a notebook's cells, where the text stands in them, with the cells' names."""
+    from .report import literals, places
+
+    if not literals.cells_of_a_notebook():
+        return words
+    lines = words.split("\n")
+    for at, line in enumerate(lines):
+        found = _SAID.match(line)
+        if found is None or not found["column"]:
+            continue
+        said = places.Said(found["file"], int(found["line"]), int(found["column"]), False)
+        place = places.of_said(text, said)
+        if place.file is None or not places.is_cell(place.file):
+            continue
+        column = place.column or said.column
+        lines[at] = f"{place.file}:{place.line}:{column}: {line[found.start('severity') :]}"
+        if place.column and lines[at + 2 : at + 3] and lines[at + 2].strip() == "^":
+            shown = dict(place.context)[place.line]
+            lines[at + 1 : at + 3] = [shown, "".join(c if c == "\t" else " " for c in shown[: column - 1]) + "^"]
+    return "\n".join(lines)
 
 
 def _line_behind(words: str, end: int) -> str | None:

@@ -130,8 +130,11 @@ def _order(finding: dict[str, Any]) -> Any:
 
 
 def named_from(folder: str, file: str | None) -> str | None:
-    """A file's name from the root; one that is elsewhere has its whole path."""
-    if file is None or file.startswith("<"):
+    """A file's name from the root; one that is elsewhere has its whole path, and a cell of a notebook its number."""
+    if file is None:
+        return None
+    file = places.name_of(file)
+    if file.startswith("<") or places.is_cell(file):
         return file
     path = os.path.realpath(file)
     return os.path.relpath(path, folder) if path.startswith(folder.rstrip(os.sep) + os.sep) else path

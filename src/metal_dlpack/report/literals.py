@@ -49,10 +49,11 @@ def source_of(text: str) -> tuple[str, int] | None:
 def with_lines(text: str) -> str:
     """The text with `#line` in front and wherever the numbering jumps, so that a compiler says the user's own lines.
 
-    Unchanged if no literal is found.  The text must begin at the beginning of a line.
+    Unchanged if no literal is found, and of a cell of a notebook: its file has another name in each process, which a
+    cache of compiled texts would take for another text.  The text must begin at the beginning of a line.
     """
     found = lines_of(text)
-    if found is None:
+    if found is None or found[0] in cells_of_a_notebook():
         return text
     file, numbers = found
     shown = file.replace("\\", "\\\\").replace('"', '\\"')
@@ -69,14 +70,15 @@ def with_lines(text: str) -> str:
 
 def lines_of(text: str) -> Lines | None:
     """The file and the line there of each line of the text."""
-    if text not in _found:
+    key = text, next(iter(cells_of_a_notebook().values()), "")  # a later cell may have it too
+    if key not in _found:
         if len(_found) >= 1024:
             _found.clear()
-        _found[text] = _search(text)
-    return _found[text]
+        _found[key] = _search(text)
+    return _found[key]
 
 
-_found: dict[str, Lines | None] = {}
+_found: dict[tuple[str, str], Lines | None] = {}
 
 
 def _search(text: str) -> Lines | None:
@@ -156,6 +158,14 @@ def began_in() -> str:
     return _began_in or os.getcwd()
 
 
+def cells_of_a_notebook() -> dict[str, str]:
+    """What IPython calls its cells, "In [3]", by the file that each is compiled as; the last one first."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    numbers = getattr(getattr(shell, "compile", None), "_filename_map", {})  # its tracebacks say "Cell In[3]" by this
+    last_first = sorted(numbers.items(), key=lambda one: -one[1])
+    return {file: f"In [{number}]" for file, number in last_first}
+
+
 def _candidates() -> Iterator[list[tuple[str, dict[str, Any] | None]]]:
     """Groups of files, the likeliest first, each file once."""
     seen: set[str] = set()
@@ -171,6 +181,7 @@ def _candidates() -> Iterator[list[tuple[str, dict[str, Any] | None]]]:
 
     frames = list(_frames())
     yield fresh((frame.f_code.co_filename, frame.f_globals) for frame in frames)
+    yield fresh((file, None) for file in cells_of_a_notebook())
     packages = {str(frame.f_globals.get("__name__", "")).partition(".")[0] for frame in frames}
     modules = [(name, module.__dict__) for name, module in list(sys.modules.items()) if hasattr(module, "__dict__")]
     near = (values for name, values in modules if name.partition(".")[0] in packages)
@@ -223,9 +234,11 @@ def _compare(keys: list[str], source: str) -> tuple[int, tuple[int, ...]]:
 
     A literal that is the whole text is worth more than any in which its lines stand among others.
     """
-    whole = _whole(tuple(keys), source)
-    if whole is not None and len(whole) == 1:
-        return 1 + sum(map(len, keys)), tuple(whole[0] for _ in keys)
+    filled = [at for at, key in enumerate(keys) if key]
+    whole = _values(source).get("\n".join(keys).strip()) if filled else None
+    if whole is not None and len(whole) in {1, filled[-1] - filled[0] + 1}:
+        numbers = [whole[0] + (at - filled[0]) * (len(whole) > 1) for at in range(len(keys))]
+        return 1 + sum(map(len, keys)), tuple(max(number, 1) for number in numbers)
     places = _places({key for key in keys if len(key) >= _SHORTEST}, source, whole)
     distances: Counter[int] = Counter()
     for at, key in enumerate(keys):
@@ -234,7 +247,7 @@ def _compare(keys: list[str], source: str) -> tuple[int, tuple[int, ...]]:
     if not distances:
         return 0, ()
     ranked = [distance for distance, _ in distances.most_common(64)]
-    numbers: list[int] = []
+    numbers = []
     found = 0
     current = ranked[0]
     for at, key in enumerate(keys):
@@ -245,11 +258,6 @@ def _compare(keys: list[str], source: str) -> tuple[int, tuple[int, ...]]:
         found += there.get(at + current, 0)
         numbers.append(max(at + current, 1))
     return found + (whole is not None), _without_strays(keys, numbers, places)
-
-
-def _whole(keys: tuple[str, ...], source: str) -> range | None:
-    """The lines of the first literal whose value is the text, but for empty lines around it."""
-    return _values(source).get("\n".join(keys).strip())
 
 
 def _places(keys: set[str], source: str, within: range | None) -> dict[str, dict[int, int]]:
@@ -314,7 +322,12 @@ def _values(source: str) -> dict[str, range]:
     values: dict[str, range] = {}
     for node in _literals(source):
         if isinstance(node, ast.Constant):
-            values.setdefault("\n".join(map(_key, str(node.value).split("\n"))).strip(), _lines_of_literal(node))
+            keys = [_key(line) for line in str(node.value).split("\n")]
+            filled = [at for at, key in enumerate(keys) if key]
+            lines = _lines_of_literal(node)
+            is_as_written = filled and len(lines) == len(keys)
+            kept = lines[filled[0] : filled[-1] + 1] if is_as_written else lines
+            values.setdefault("\n".join(keys).strip(), kept)
     return values
 
 

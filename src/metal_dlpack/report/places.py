@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import linecache
 import os
-import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -13,6 +12,9 @@ from metal_dlpack.msl import for_softmetal
 from metal_dlpack.msl.diagnostics import numbered
 
 from . import literals
+
+#: Is a report kept, which names the user's files?
+is_reporting = False
 
 
 class Said(NamedTuple):
@@ -31,7 +33,7 @@ CONTEXT = 2
 class Place(NamedTuple):
     """Where a line of a kernel is: `file` is None where it is in no file, and then `line` is that of the text."""
 
-    file: str | None
+    file: str | None  # of a notebook the cell: "In [3]"
     line: int
     column: int  # 0: not known
     is_near: bool
@@ -52,10 +54,13 @@ def parse(row: str) -> Said | None:
 def find(image: str, row: str) -> Place | None:
     """The place of a row of an image."""
     said = parse(row)
-    if said is None:
-        return None
-    own = source_lines(image, said.file)
-    here = of_the_user(image, said.file, said.line)
+    return None if said is None else of_said(for_softmetal.source_of_image(image) or "", said)
+
+
+def of_said(source: str, said: Said) -> Place:
+    """The place in a source."""
+    own = lines_by_file(source).get(said.file, {})
+    here = in_source(source, said.file, said.line)
     if here is None:
         context = _around(said.line, lambda number: own.get(number))
         return Place(None, said.line, said.column, said.is_near, said.file, said.line, context)
@@ -64,24 +69,27 @@ def find(image: str, row: str) -> Place | None:
     text = lines[line - 1] if line <= len(lines) else ""
     column = _column(text, own.get(said.line, text), said.column)
     context = _around(line, lambda number: lines[number - 1].rstrip("\n") if 0 < number <= len(lines) else None)
-    return Place(file, line, column, said.is_near, said.file, said.line, context)
+    return Place(name_of(file), line, column, said.is_near, said.file, said.line, context)
 
 
 def shown(image: str, row: str) -> str:
-    """A row as a report names its place: the user's own file, or the cell of his notebook, and its column there."""
-    place = find(image, row)
-    if place is None or place.file is None:
+    """A row for a message: as a report names its place where one is kept, and by the cell of a notebook."""
+    place = find(image, row) if is_reporting or literals.cells_of_a_notebook() else None
+    if place is None or place.file is None or not (is_reporting or is_cell(place.file)):
         return row
     near = "near " if place.is_near else ""
     column = f":{place.column}" if place.column else ""
-    return f"{near}{cells_of_a_notebook().get(place.file, place.file)}:{place.line}{column}"
+    return f"{near}{place.file}:{place.line}{column}"
 
 
-def cells_of_a_notebook() -> dict[str, str]:
-    """What IPython calls its cells, by the file that each is compiled as."""
-    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    numbers = getattr(getattr(shell, "compile", None), "_filename_map", {})  # its tracebacks say "Cell In[3]" by this
-    return {file: f"In [{number}]" for file, number in numbers.items()}
+def name_of(file: str) -> str:
+    """A file's name; of what a cell of a notebook is compiled as "In [3]"."""
+    return literals.cells_of_a_notebook().get(file, file)
+
+
+def is_cell(name: str) -> bool:
+    """Is it the name of a cell?"""
+    return name.startswith("In [")
 
 
 def _around(line: int, text_of: Callable[[int], str | None]) -> tuple[tuple[int, str], ...]:
@@ -99,9 +107,14 @@ def _column(text: str, own: str, column: int) -> int:
 
 def of_the_user(image: str, file: str, line: int) -> tuple[str, int] | None:
     """(file, line) of a line of an image's source."""
+    return in_source(for_softmetal.source_of_image(image) or "", file, line)
+
+
+def in_source(source: str, file: str, line: int) -> tuple[str, int] | None:
+    """(file, line) of a line that the compiler knows by these."""
     if os.path.isfile(file) or (file.startswith("<") and linecache.getline(file, line)):
         return file, line
-    found = _literal(image, file)
+    found = _literal(lines_by_file(source).get(file, {}))
     if found is None:
         return None
     path, numbers = found
@@ -123,9 +136,8 @@ def lines_by_file(source: str) -> dict[str, dict[int, str]]:
     return lines
 
 
-def _literal(image: str, file: str) -> literals.Lines | None:
-    """Where the text of that name is: a literal, or a file beside the program's modules."""
-    lines = source_lines(image, file)
+def _literal(lines: dict[int, str]) -> literals.Lines | None:
+    """Where a text is: a literal, or a file beside the program's modules."""
     if not lines:
         return None
     text = "\n".join(lines.get(number, "") for number in range(1, max(lines) + 1))

@@ -14,7 +14,7 @@ from typing import Any
 
 from metal_dlpack import _core
 
-from . import literals, silences
+from . import literals, places, silences
 
 #: Of one OS thread.
 MOST_KERNELS = 4096
@@ -79,6 +79,7 @@ def start() -> None:
     literals.begin()
     _records.clear()
     _calls.clear()
+    places.is_reporting = True
     _core._softmetal_record(True)
 
 
@@ -87,6 +88,7 @@ def stop() -> None:
     global is_kept
     is_kept = False
     _core._softmetal_record(False)
+    places.is_reporting = False
 
 
 def _mine() -> Record:

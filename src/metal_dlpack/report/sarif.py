@@ -12,6 +12,7 @@ from typing import Any
 
 from . import text
 from .building import Report
+from .places import is_cell
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 ROOT = "%SRCROOT%"
@@ -152,15 +153,16 @@ def _location(finding: dict[str, Any], access: dict[str, Any]) -> dict[str, Any]
     """In a file, or at a line of a source that is in none."""
     kernels = [{"name": name, "kind": "function"} for name in finding["kernels"]]
     location: dict[str, Any] = {"logicalLocations": kernels}
-    if access["file"] is None or access["file"].startswith("<"):
-        location["message"] = {"text": f"Line {access['source_line']} of the kernel's source ({access['source']})"}
+    file = access["file"]
+    if file is None or file.startswith("<") or is_cell(file):
+        location["message"] = {"text": text.place(access, file)}
         return location
     region: dict[str, Any] = {"startLine": max(access["line"], 1)}
     if access["column"]:
         region["startColumn"] = access["column"]
     if (code := text.line_of(access)) is not None:
         region["snippet"] = {"text": code}
-    location["physicalLocation"] = {"artifactLocation": _artifact(access["file"]), "region": region}
+    location["physicalLocation"] = {"artifactLocation": _artifact(file), "region": region}
     return location
 
 

@@ -15,6 +15,7 @@ import fnmatch
 import linecache
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -70,22 +71,32 @@ def of_row(image: str, row: str) -> Silence | None:
     if said is None:
         return None
     lines = places.source_lines(image, said.file)
-    found = _at(said.file, said.line, lambda number: lines.get(number, ""))
+    found = _at(said.line, lambda number: lines.get(number, ""), lambda number: _where(image, said.file, number))
     user = places.of_the_user(image, said.file, said.line) if found is None else None
     if user is not None:
-        found = _at(*user, lambda number: linecache.getline(user[0], number).rstrip())
+        file, line = user
+        found = _at(
+            line,
+            lambda number: linecache.getline(file, number).rstrip(),
+            lambda number: f"{places.name_of(file)}:{number}",
+        )
     return found or _listed(image, said, user)
 
 
-def _at(file: str, line: int, text_of: object) -> Silence | None:
+def _where(image: str, file: str, line: int) -> str:
+    """Where a line of an image's source is, as a report names it."""
+    user = places.of_the_user(image, file, line)
+    return f"{places.name_of(user[0])}:{user[1]}" if user else f"{file}:{line}"
+
+
+def _at(line: int, text_of: Callable[[int], str], where_of: Callable[[int], str]) -> Silence | None:
     """At the line or above it, where a comment stands alone."""
-    assert callable(text_of)
     for number in (line, line - 1):
         text = text_of(number)
         comment = _COMMENT.search(text)
         if comment is None or (number != line and not _IS_COMMENT_ALONE.match(text)):
             continue
-        silence = Silence(f"{file}:{number}", comment["reason"])
+        silence = Silence(where_of(number), comment["reason"])
         if silence.reason:
             return silence
         _refused.add(silence)
@@ -106,7 +117,7 @@ def _listed(image: str, said: places.Said, user: tuple[str, int] | None) -> Sile
 
 
 def _is_file(file: str, name: str) -> bool:
-    return file == name or file.endswith(os.sep + name)
+    return name in {file, places.name_of(file)} or file.endswith(os.sep + name)
 
 
 # ---- a list ----
@@ -157,5 +168,5 @@ def unused(images: set[str]) -> list[Silence]:
             for number, line in lines.items():
                 comment = _COMMENT.search(line)
                 if comment is not None:
-                    written.add(Silence(f"{file}:{number}", comment["reason"]))
+                    written.add(Silence(_where(image, file, number), comment["reason"]))
     return sorted(written - _used - _refused)

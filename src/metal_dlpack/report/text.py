@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .building import Report
-from .places import cells_of_a_notebook
+from .places import is_cell
 
 MOST_KERNELS = 20
 
@@ -100,19 +100,24 @@ def _finding(report: Report, number: int, finding: dict[str, Any]) -> Iterator[s
 
 def where(report: Report, access: dict[str, Any]) -> str:
     """ "file.py:12:5", or that the line is in no file."""
+    return place(access, None if access["file"] is None else shown(report, access["file"]))
+
+
+def place(access: dict[str, Any], file: str | None) -> str:
+    """ "file.py:12:5" with this name of the file; None: the line is in none."""
     near = "near " if access["near"] else ""
     column = f":{access['column']}" if access["column"] else ""
-    if access["file"] is None:
-        if access["source_line"] == 0:
-            return str(access["source"])
-        return f"{near}{access['source']}:{access['source_line']}{column} (the kernel's source)"
-    return f"{near}{shown(report, access['file'])}:{access['line']}{column}"
+    if file is not None:
+        return f"{near}{file}:{access['line']}{column}"
+    if access["source_line"] == 0:
+        return str(access["source"])
+    return f"{near}{access['source']}:{access['source_line']}{column} (the kernel's source)"
 
 
 def shown(report: Report, file: str) -> str:
     """A file's name from the working folder, where that is shorter."""
-    if file in (cells := cells_of_a_notebook()):
-        return cells[file]
+    if is_cell(file):
+        return file
     path = os.path.join(report["root"], file)
     relative = os.path.relpath(path)
     return relative if len(relative) < len(path) else path

@@ -210,9 +210,7 @@ soft_findings_say(const soft_findings *findings, const soft_check_launch *launch
         bool is_silent = is_silenced[2 * i] || is_silenced[2 * i + 1];
         char what[SOFT_TEXT_NBYTES], text[TEXT_NBYTES];
         soft_finding_describe(finding, launch->image, what);
-        /* As the report names them, which is read beside this. */
-        compose(finding, launch->kernel, what, recorder == NULL ? &lines[2 * i] : &shown[2 * i],
-                text);
+        compose(finding, launch->kernel, what, &shown[2 * i], text);
         bool is_news = true;
         if (recorder != NULL) {
             is_news = recorder->finding(&(soft_recorded_finding){
