@@ -9,7 +9,7 @@ from seeded_kernels import SEEDED
 
 import metal_dlpack as md
 from metal_dlpack import _core, softmetal
-from metal_dlpack.report import recording
+from metal_dlpack.report import recording, text
 
 pytestmark = [pytest.mark.needs_kernels, pytest.mark.needs_softmetal]
 
@@ -43,10 +43,24 @@ def test_a_finding_is_its_values(reported):
         assert (one["grid"], one["group"]) == ([16, 1, 1], [16, 1, 1])
         assert [(a["name"], a["index"], a["dtype"], a["shape"], a["nbytes"]) for a in one["arguments"]] == [
             ("x", 0, "float32", [4, 4], 64),
-            ("by", 1, None, None, 4),
+            ("by", 1, None, [], 4),
         ]
         (access,) = one["accesses"]
         assert (access["thread"], access["does"]) == ([0 if by < 0 else 16 - by, 0, 0], "writes")
+
+
+@pytest.mark.needs_mps
+def test_torch_s_tensors_and_numbers_are_told_as_what_they_are(reported, torch):
+    def run():
+        shader = torch.mps.compile_shader(
+            "kernel void f(device half *x, constant uint &n, constant long *m, uint i [[thread_position_in_grid]])"
+            "{ x[i] = n + m[0]; }"
+        )
+        shader.f(torch.zeros((2, 4), dtype=torch.float16, device="mps"), 7, [1, 2])
+        torch.mps.synchronize()
+
+    (kernel,) = reported(run)["kernels"]
+    assert [text.argument(one) for one in kernel["arguments"]] == ["x float16 (2, 4)", "n uint", "m long[2]"]
 
 
 @pytest.mark.parametrize(("statement", "kind", "numbers"), [

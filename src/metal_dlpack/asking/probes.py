@@ -291,7 +291,7 @@ def from_jax(jnp: Any) -> None:
     "mlx",
     expected="copies",
     where=not IS_MAC,
-    note="MLX without Metal copies whatever it imports, and says \"No Metal back-end\" of mx.fast.metal_kernel until "
+    note='MLX without Metal copies whatever it imports, and says "No Metal back-end" of mx.fast.metal_kernel until '
     "softmetal.mlx_kernels() is called; python -m metal_dlpack.softmetal and pytest --softmetal call it",
 )
 def mlx_host(mx: Any) -> None:

@@ -64,8 +64,10 @@ class Record:
 
 
 _records: dict[int, Record] = {}
-#: By a kernel's name: what was given for its buffers, {index: (dtype, shape, nbytes)}, the last one last.
-_calls: dict[str, dict[tuple[Any, ...], dict[int, tuple[str, tuple[int, ...], int]]]] = {}
+#: What was given for a kernel's buffers: {index: (dtype, shape, nbytes)}; a number of Python's has no dtype.
+Given = dict[int, tuple[str | None, tuple[int, ...], int]]
+#: By a kernel's name, the last call last.
+_calls: dict[str, dict[tuple[Any, ...], Given]] = {}
 MOST_CALLS = 64
 is_kept = False
 #: Called after each launch: has it a finding that is new?
@@ -146,11 +148,12 @@ def advise(kernel: str, kind: str, text: str) -> None:
 
 def call(kernel: str, given: dict[int, Any]) -> None:
     """A kernel is called with these objects.  Its launches come later, from another OS thread, and tell bytes alone."""
-    shapes = {
+    shapes: Given = {
         index: (str(value.dtype).removeprefix("torch."), tuple(map(int, value.shape)), int(value.nbytes))
         for index, value in given.items()
         if hasattr(value, "shape") and hasattr(value, "dtype") and hasattr(value, "nbytes")
     }
+    shapes |= {index: (None, (), 0) for index, value in given.items() if isinstance(value, int | float)}
     if kernel not in _calls and len(_calls) >= MOST_KERNELS:
         return
     calls = _calls.setdefault(kernel, {})
@@ -161,7 +164,7 @@ def call(kernel: str, given: dict[int, Any]) -> None:
     calls[key] = shapes
 
 
-def _shapes_of(told: dict[str, Any]) -> dict[int, tuple[str, tuple[int, ...]]]:
+def _shapes_of(told: dict[str, Any]) -> dict[int, tuple[str | None, tuple[int, ...]]]:
     """Of the last call of the kernel whose arguments have as many bytes."""
     nbytes = {index: size for kind, index, _, size, *_ in told["arguments"] if kind == "buffer"}
     for shapes in reversed(list(_calls.get(told["kernel"], {}).values())):

@@ -164,8 +164,10 @@ def facts(finding: dict[str, Any]) -> Iterator[str]:
 
 
 def argument(one: dict[str, Any]) -> str:
-    """ "x float32 (4, 8)"."""
-    if one["shape"] is not None:
+    """ "x float32 (4, 8)", or "n uint" of a number."""
+    if one["shape"] == [] and (one["dtype"] or one["type"]):
+        return f"{one['name']} {one['dtype'] or one['type']}"
+    if one["shape"]:
         return f"{one['name']} {one['dtype']} ({', '.join(map(str, one['shape']))}{',' * (len(one['shape']) == 1)})"
     if one["type"] is not None and one["item_nbytes"]:
         return f"{one['name']} {one['type']}[{one['nbytes'] // one['item_nbytes']:,}]"

@@ -23,7 +23,7 @@ import torch
 from _metal_dlpack_start import when_imported
 from metal_dlpack import _core
 from metal_dlpack.compile_errors import CompileError
-from metal_dlpack.report import with_lines
+from metal_dlpack.report import places, recording, with_lines
 
 # ---- torch's functions ----
 
@@ -180,6 +180,8 @@ class MetalKernel:
             )
         error_index = -1 if error_buf_idx is None else _index("error_buf_idx", error_buf_idx)
         self._check_all_given(len(args), error_index)
+        if places.is_reporting:
+            recording.call(self._kernel.name, dict(enumerate(args)))
         torch._C._mps_launch_kernel(
             self._kernel,
             self._kernel.name,
