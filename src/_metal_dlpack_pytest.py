@@ -226,9 +226,9 @@ def variable(name: str) -> str:
 
 def current_settings(names: Iterable[str]) -> dict[str, str | None]:
     """What was set last, by `configure` or the environment; None: the default."""
-    from metal_dlpack import softmetal
+    from metal_dlpack import soft_controls
 
-    return {name: softmetal._configured.get(name, os.environ.get(variable(name))) for name in names}
+    return {name: soft_controls.configured.get(name, os.environ.get(variable(name))) for name in names}
 
 
 def variables() -> list[str]:

@@ -8,9 +8,18 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from . import _core
+from . import _core, soft_controls
+from .soft_controls import (
+    SoftwareMetalMissing,
+    configure,
+    is_present,
+    last_report,
+    live_objects,
+    reports,
+    wait_idle,
+)
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -26,59 +35,6 @@ __all__ = [
     "torch_mps",
     "wait_idle",
 ]
-
-
-#: What `configure` has set, by name; None: the default.  For what wants to restore it.
-_configured: dict[str, str | None] = {}
-
-
-class SoftwareMetalMissing(RuntimeError):
-    """This build uses Apple's Metal, which has none of these controls."""
-
-
-def is_present() -> bool:
-    """True where the software Metal is compiled in."""
-    return hasattr(_core, "_softmetal_live_objects")
-
-
-def live_objects(kind: str | None = "MTLBuffer") -> int:
-    """How many objects of a class or protocol live in this process; None counts all."""
-    return int(_control("live_objects")(kind))
-
-
-def reports(kind: str | None = None) -> int:
-    """How many validation reports of a kind ("blit-range") were made; None counts all."""
-    return int(_control("reports")(kind))
-
-
-def last_report() -> str:
-    """The text of the last validation report; "" if there was none."""
-    return str(_control("last_report")())
-
-
-def wait_idle(timeout: float = 10.0) -> bool:
-    """Wait until no committed command buffer is left, on any queue of the process.  Torch's work is committed first.
-
-    `timeout` is in seconds; returns False when it has passed.  Ctrl-C takes effect at its end.
-    """
-    _control("wait_idle")  # says what is missing on a Mac
-    from .running.pending import settle
-
-    return settle(round(timeout * 1000))
-
-
-def configure(**settings: object) -> None:
-    """Change settings of the running software Metal.
-
-    The names are those of the environment, in small letters and without the prefix:
-    ``configure(latency_us=500)`` is SOFTMETAL_LATENCY_US=500.  None restores the default.
-    Raises ValueError for an unknown name or a wrong value; the settings before it stay in effect.
-    """
-    change = _control("set")
-    for name, value in settings.items():
-        text = _setting_text(value)
-        change("SOFTMETAL_" + name.upper(), text)
-        _configured[name] = text
 
 
 def torch_mps(*, float64: bool = False) -> bool:
@@ -153,21 +109,8 @@ def mlx_kernels() -> AbstractContextManager[object]:
 
 
 def _checks_kernels() -> bool:
-    setting = _configured.get("kernel_check")
+    setting = soft_controls.configured.get("kernel_check")
     return (os.environ.get("SOFTMETAL_KERNEL_CHECK", "0") if setting is None else setting) != "0"
-
-
-def _setting_text(value: object) -> str | None:
-    if value is None:
-        return None
-    return str(int(value)) if isinstance(value, bool) else str(value)
-
-
-def _control(name: str) -> Any:
-    try:
-        return getattr(_core, "_softmetal_" + name)
-    except AttributeError:
-        raise SoftwareMetalMissing("The software Metal is not part of this build, which uses Apple's Metal.") from None
 
 
 if __name__ == "__main__":

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+#: Where there is no Metal: the library of torch_mps, which names itself here when it is switched on.
+software_library = ""
+
+
 def with_mps() -> Any:
     """The module; None where it is not imported, or is a build that runs nothing on Metal."""
     torch = sys.modules.get("torch")
@@ -28,9 +32,7 @@ def with_mps() -> Any:
 def library(torch: Any) -> str:
     """The library that has torch's functions for its queue on MPS; "" where none is known."""
     if sys.platform != "darwin":
-        from . import torch_mps
-
-        return torch_mps.library_path()
+        return software_library
     return os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.dylib")
 
 

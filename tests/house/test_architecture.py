@@ -28,6 +28,7 @@ def test_what_lies_beside_the_rooms_of_the_package_has_a_reason():
     pages = [
         *sorted((ROOT / "docs" / "reference").glob("*.md")),
         package / "__init__.py",
+        package / "softmetal.py",
         SRC / "python" / "call_python.h",
     ]
     text = "\n".join(page.read_text() for page in pages)

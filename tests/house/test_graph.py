@@ -59,15 +59,27 @@ def test_functions_variables_and_classes_join_files_that_include_nothing(tree, t
         "from metal_dlpack.files.one import thing",
         "from .files import one",
         "def later():\n    from .files.one import thing as other",
+        'def later():\n    return importlib.import_module("metal_dlpack.files.one").thing',
+        'one = import_module(".files.one", __package__)',
+        'one = __import__("metal_dlpack.files.one")',
     ],
 )
 def test_an_import_is_seen_wherever_it_stands_and_counts_its_dots_from_there(tree, line):
-    package = {"top.py": f"import os\n{line}\n", "__init__.py": "from . import _core\n", "_core.pyi": "", "low.py": ""}
+    package = {
+        "top.py": f"import os\n{line}\n",
+        "__init__.py": "from . import _core\n",
+        "_core.pyi": "from .low import x",
+        "low.py": "",
+    }
+    package["typed.py"] = (
+        "if TYPE_CHECKING:\n    from .low import x\nif __name__ == '__main__':\n    from . import top\n"
+    )
     package |= {"files/__init__.py": "from .one import x\nfrom .. import low\n", "files/one.py": "from .. import top\n"}
     package["files/two.py"] = "from . import one\nfrom .. import _core, name\nfrom ..low import x\n"
     tree({f"metal_dlpack/{name}": text for name, text in package.items()})
     needs = graph.import_graph()
     assert needs["metal_dlpack"] == {"metal_dlpack._core"}
+    assert needs["metal_dlpack._core"] == needs["metal_dlpack.typed"] == set()
     assert needs["metal_dlpack.top"] == {"metal_dlpack.files.one"}
     assert needs["metal_dlpack.files"] == {"metal_dlpack.files.one", "metal_dlpack.low"}
     others = {f"metal_dlpack.{name}" for name in ("files.one", "_core", "low")}

@@ -582,7 +582,7 @@ if configured is not None:
 
 def settings():
     # of one that has not been loaded: what it would read
-    configured = getattr(sys.modules.get("metal_dlpack.softmetal"), "_configured", {})
+    configured = getattr(sys.modules.get("metal_dlpack.soft_controls"), "configured", {})
     return {name: configured.get(name, os.environ.get("SOFTMETAL_" + name.upper())) for name in names}
 
 def state():

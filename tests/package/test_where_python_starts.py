@@ -107,7 +107,7 @@ import os, sys
 import _metal_dlpack_start
 def test_it():
     assert os.environ["SOFTMETAL_TORCH"] == "1" and "SOFTMETAL_MLX" not in os.environ
-    assert sum(type(finder).__module__ == "_metal_dlpack_start" for finder in sys.meta_path) == 1
+    assert sum(type(finder).__module__ == "_metal_dlpack_imports" for finder in sys.meta_path) == 1
 """
 
 
@@ -135,10 +135,14 @@ def test_the_file_asks_for_the_variables_that_there_are_and_is_one_line():
     [
         ({}, [], "[] []"),
         ({"SOFTMETAL_TORCH": ""}, [], "[] []"),
-        ({"SOFTMETAL_TORCH": "0"}, [], "['_metal_dlpack_start'] []"),
+        ({"SOFTMETAL_TORCH": "0"}, [], "['_metal_dlpack_start', '_metal_dlpack_imports'] []"),
         ({"SOFTMETAL_TORCH": "1"}, ["-S"], "[] []"),
-        ({"SOFTMETAL_TORCH": "1"}, [], "['_metal_dlpack_start'] ['torch']"),
-        ({"SOFTMETAL_TORCH": "1", "SOFTMETAL_MLX": "yes"}, ["-I"], "['_metal_dlpack_start'] ['mlx.core', 'torch']"),
+        ({"SOFTMETAL_TORCH": "1"}, [], "['_metal_dlpack_start', '_metal_dlpack_imports'] ['torch']"),
+        (
+            {"SOFTMETAL_TORCH": "1", "SOFTMETAL_MLX": "yes"},
+            ["-I"],
+            "['_metal_dlpack_start', '_metal_dlpack_imports'] ['mlx.core', 'torch']",
+        ),
     ],
 )
 def test_nothing_is_imported_before_it_is_wanted(environment, options, what):

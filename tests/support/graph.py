@@ -12,6 +12,7 @@ import subprocess
 import sys
 import sysconfig
 from collections import defaultdict
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -108,19 +109,29 @@ def can_compile() -> bool:
 
 
 def import_graph() -> Graph:
-    """The modules of the Python package, by every import statement in them, wherever it stands.
+    """The modules of the Python packages, by every import in them that runs where the module is imported or used.
 
-    A module whose name is put together at run time (`import_module`) is not seen.
+    import_module and __import__ count where their name is written out.  One put together at run time is not seen.
     """
-    package = SRC / "metal_dlpack"
-    modules = {module_name(path): path for path in [*package.rglob("*.py"), package / "_core.pyi"]}
-    needs: Graph = {}
+    modules = {module_name(path): path for path in SRC.rglob("*.py")}
+    stubs = {module_name(path) for path in SRC.rglob("*.pyi")}  # what they import is for type checkers
+    needs: Graph = {name: set() for name in stubs}
     for name, path in modules.items():
+        is_package = path.name == "__init__.py"
         found: set[str] = set()
-        for node in ast.walk(ast.parse(path.read_text())):
-            found |= imported(node, name, path.name == "__init__.py")
-        needs[name] = {closest(target, modules) for target in found} - {None, name}
+        for node in running(ast.parse(path.read_text())):
+            found |= imported(node, name, is_package) | called_for(node, name, is_package)
+        needs[name] = {closest(target, stubs | modules.keys()) for target in found} - {None, name}
     return needs
+
+
+def running(tree: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a module, without those for type checkers alone, and those of the program that it is beside."""
+    for node in ast.iter_child_nodes(tree):
+        is_other = isinstance(node, ast.If) and ast.unparse(node.test) in {"TYPE_CHECKING", "__name__ == '__main__'"}
+        for part in node.orelse if is_other else [node]:
+            yield part
+            yield from running(part)
 
 
 def module_name(path: Path) -> str:
@@ -133,12 +144,29 @@ def imported(node: ast.AST, name: str, is_package: bool) -> set[str]:
         return {alias.name for alias in node.names}
     if not isinstance(node, ast.ImportFrom):
         return set()
-    base = node.module or ""
-    if node.level:
-        parts = name.split(".")
-        parts = parts[: len(parts) - node.level + is_package]
-        base = ".".join([*parts, *filter(None, [node.module])])
+    base = absolute(node.level, node.module or "", name, is_package)
     return {f"{base}.{alias.name}" for alias in node.names}
+
+
+def called_for(node: ast.AST, name: str, is_package: bool) -> set[str]:
+    """What import_module("...") and __import__("...") name; the dots of the first count from its own package."""
+    match node:
+        case ast.Call(
+            func=ast.Name(id="import_module" | "__import__") | ast.Attribute(attr="import_module"),
+            args=[ast.Constant(value=str(target)), *_],
+        ):
+            module = target.lstrip(".")
+            return {absolute(len(target) - len(module), module, name, is_package)}
+    return set()
+
+
+def absolute(dots: int, module: str, name: str, is_package: bool) -> str:
+    """The module that `dots` and `module` mean where `name` says them."""
+    if not dots:
+        return module
+    parts = name.split(".")
+    parts = parts[: len(parts) - dots + is_package]
+    return ".".join([*parts, *filter(None, [module])])
 
 
 def closest(target: str, modules) -> str | None:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from metal_dlpack import _core
+from metal_dlpack import _core, soft_controls
 
 from .kernel_count import KernelCount
 from .raw_counts import kernel_count
@@ -84,12 +84,10 @@ class Counted:
 
     def stop(self) -> tuple[KernelCount, ...]:
         """Count no more kernels, wait for those that run, and return `counts`."""
-        from metal_dlpack import softmetal
-
         if self._is_open:
             self._is_open = False
             _core._softmetal_count_all(0)
-            softmetal.wait_idle()
+            soft_controls.wait_idle()
         return self.counts
 
     def __enter__(self) -> Counted:
@@ -122,10 +120,8 @@ def install() -> Counted:
 
 
 def _demand_softmetal(what: str) -> None:
-    from metal_dlpack import softmetal
-
-    if not softmetal.is_present():
-        raise softmetal.SoftwareMetalMissing(
+    if not soft_controls.is_present():
+        raise soft_controls.SoftwareMetalMissing(
             f"{what}: the counts need the software Metal, and this build uses Apple's. Run it in a Linux container, "
             'beside a checkout of metal_dlpack: docker run --rm -v "$PWD:/w" -w /w python:3.13 sh -c "apt-get update '
             "-q; apt-get install -qy gobjc; pip install -q './metal_dlpack[kernels]'; python your_script.py\"."

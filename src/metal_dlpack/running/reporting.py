@@ -14,10 +14,8 @@ import signal
 import sys
 import threading
 
-from metal_dlpack import _core, report
+from metal_dlpack import _core, report, soft_controls
 from metal_dlpack.report import files, processes, silences
-
-from .pending import settle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,7 +61,7 @@ class Ending:
         if self._has_ended or os.getpid() != self._process:
             return 0
         self._has_ended = True
-        return self.finish(settle(idle_ms))
+        return self.finish(soft_controls.wait_idle(idle_ms / 1000))
 
     def finish(self, is_idle: bool) -> int:
         """What is done; not `is_idle`: kernels still run."""

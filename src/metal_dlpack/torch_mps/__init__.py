@@ -12,7 +12,7 @@ import sys
 import threading
 import warnings
 
-from metal_dlpack import _core
+from metal_dlpack import _core, torch_facts
 
 TYPE_CHECKING = False  # typing costs as much to import as the rest of the package
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def switch_on(*, float64: bool = False) -> bool:
         if _library is None:
             ratio = high_watermark_ratio()
             _library = _installed(torch)
+            torch_facts.software_library = str(_library._name)
             _core._forget_types()
             if ratio is not None:
                 torch._C._mps_setMemoryFraction(ratio)
@@ -57,11 +58,6 @@ def high_watermark_ratio() -> float | None:
             "no limit, to 2, for twice what the device recommends. Set it so, or unset it."
         )
     return ratio
-
-
-def library_path() -> str:
-    """The library that has torch's queue; "" where mps is not switched on."""
-    return "" if _library is None else str(_library._name)
 
 
 def commit() -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from _metal_dlpack_start import when_imported
+from _metal_dlpack_imports import when_imported
 from metal_dlpack import _core
 from metal_dlpack.compile_errors import CompileError
 from metal_dlpack.report import places, recording, with_lines
