@@ -33,7 +33,9 @@
          : (void)0)
 /* Nobody has written the first bytes of a buffer that was made now. */
 #define WATCH_UNWRITTEN(buffer, nbytes, is_output) \
-    softmetal_host_unwritten(buffer, nbytes, is_output)
+    (__atomic_load_n(&softmetal_is_checking, __ATOMIC_RELAXED) != 0 \
+         ? softmetal_host_unwritten(buffer, nbytes, is_output) \
+         : (void)0)
 #endif
 
 /* The handle goes out: whoever has it may write. */

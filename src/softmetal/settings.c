@@ -113,7 +113,8 @@ read_fail(const char *text, uint64_t *value)
     return soft_failure_set_rules(text);
 }
 
-int softmetal_is_watching, softmetal_is_poisoning, softmetal_knows_unwritten;
+int softmetal_is_watching, softmetal_is_poisoning, softmetal_is_checking,
+    softmetal_knows_unwritten;
 
 #define AS_ROW(name, environment, initial, words, reader) {environment, initial, words, reader},
 static const struct {
@@ -138,6 +139,8 @@ store_text(int index, const char *text)
     __atomic_store_n(&softmetal_is_watching, watches, __ATOMIC_RELAXED);
     int poisons = __atomic_load_n(&values[SOFT_POISON], __ATOMIC_RELAXED) != 0;
     __atomic_store_n(&softmetal_is_poisoning, poisons, __ATOMIC_RELAXED);
+    int checks = __atomic_load_n(&values[SOFT_KERNEL_CHECK], __ATOMIC_RELAXED) != 0;
+    __atomic_store_n(&softmetal_is_checking, checks, __ATOMIC_RELAXED);
     return true;
 }
 

@@ -84,12 +84,14 @@ void softmetal_host_acquire(const void *buffer);
 
 /* ---- memory that nobody has written: the checker finds kernels that read it ---- */
 
+/* Not 0: kernels are checked.  To be read before softmetal_host_unwritten. */
+extern int softmetal_is_checking;
 /* Not 0, from then on: some memory was told to be unwritten.  To be read before softmetal_host_access,
  * softmetal_host_gives and softmetal_host_renews. */
 extern int softmetal_knows_unwritten;
 
 /* Nobody has written the first bytes of an MTLBuffer, which nobody uses yet.  `is_output`: nobody but the
- * next launch can.  Nothing, unless kernels are checked. */
+ * next launch can. */
 void softmetal_host_unwritten(const void *buffer, size_t nbytes, int is_output);
 /* Others get the MTLBuffer, and may write to it. */
 void softmetal_host_gives(const void *buffer);

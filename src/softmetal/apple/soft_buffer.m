@@ -163,8 +163,7 @@ softmetal_host_gives(const void *buffer)
 void
 softmetal_host_unwritten(const void *buffer, size_t nbytes, int is_output)
 {
-    soft_storage *storage =
-        soft_settings_get(SOFT_KERNEL_CHECK) != 0 ? storage_of(buffer) : NULL;
+    soft_storage *storage = storage_of(buffer);
     if (storage != NULL) {
         __atomic_store_n(&softmetal_knows_unwritten, 1, __ATOMIC_RELAXED);
         soft_storage_renew(storage, nbytes,
