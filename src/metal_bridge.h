@@ -51,6 +51,11 @@ typedef struct bridge_kernel bridge_kernel;     /* an id<MTLComputePipelineState
       "memory") \
     X(BRIDGE_NO_KERNEL, "Metal could not compile a kernel") \
     X(BRIDGE_COMMAND_FAILED, "a command buffer failed") \
+    X(BRIDGE_NO_CAPTURE, \
+      "Metal writes GPU traces only where Python was started with METAL_CAPTURE_ENABLED=1 in " \
+      "the environment") \
+    X(BRIDGE_CAPTURING, "a capture is on, and Metal takes one at a time; end it first") \
+    X(BRIDGE_NO_TRACE, "Metal does not begin to write the trace") \
     X(BRIDGE_FORKED, "Metal cannot be used in a forked child; start it with 'spawn' instead")
 
 #define BRIDGE_AS_ENUM(name, text) name,
@@ -72,7 +77,7 @@ const char *bridge_status_text(bridge_status status);
 typedef enum { BRIDGE_STORAGE_LIST(BRIDGE_AS_ENUM) } bridge_storage;
 #undef BRIDGE_AS_ENUM
 
-/* Metal's words about a failed command buffer; text is "" without any.  There is room for the
+/* Metal's words about a failed command buffer, and what it ran; text is "" without any.  There is room for the
  * report on a kernel that was stopped. */
 typedef struct bridge_error {
     long code; /* MTLCommandBufferError */
@@ -311,10 +316,18 @@ typedef struct bridge_grid {
     bool is_groups; /* `size` counts threadgroups */
 } bridge_grid;
 
-/* Every thread of a grid.  BRIDGE_NO_COMMAND: nothing was encoded. */
-bridge_status bridge_encode_kernel(bridge_commands *commands, bridge_kernel *kernel,
-                                   const bridge_argument *arguments, int count,
-                                   const bridge_grid *grid);
+/* Every thread of a grid.  The encoder gets the kernel's name, and so do commands of ours, for Xcode,
+ * Instruments and errors.  BRIDGE_NO_COMMAND: nothing was encoded. */
+bridge_status bridge_encode_kernel(bridge_commands *commands, bool is_ours,
+                                   bridge_kernel *kernel, const bridge_argument *arguments,
+                                   int count, const bridge_grid *grid);
+
+/* ---- captures ---- */
+
+/* From now on Metal writes what the device's command buffers do, those that are made and committed until the end,
+ * into a GPU trace.  BRIDGE_NO_TRACE: `*message` says why (malloc'ed, the caller frees it; NULL: nobody knows). */
+bridge_status bridge_capture_begin(bridge_device *device, const char *path, char **message);
+void bridge_capture_end(void);
 
 /* ---- completion ---- */
 

@@ -13,6 +13,7 @@
 #import <objc/runtime.h>
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #ifdef __APPLE__
@@ -27,7 +28,6 @@
 #else
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -56,10 +56,15 @@ note_fork(void)
     __atomic_store_n(&is_forked_child, 1, __ATOMIC_RELAXED);
 }
 
+/* Metal's validation is asked for: its price for the GPU is not documented, so that not all pay it. */
+static bool tells_encoders;
+
 /* When the module is loaded: a child must know even if its parent never asked for a device. */
 __attribute__((constructor)) static void
 watch_fork(void)
 {
+    const char *validates = getenv("MTL_DEBUG_LAYER");
+    tells_encoders = validates != NULL && strcmp(validates, "0") != 0;
     (void)pthread_atfork(NULL, NULL, note_fork);
 }
 
@@ -807,7 +812,15 @@ bridge_commands_new(bridge_queue *queue)
         return NULL;
     }
     IN_POOL;
-    return (bridge_commands *)(void *)[[queue_object(queue) commandBuffer] retain];
+    if (!tells_encoders) {
+        return (bridge_commands *)(void *)[[queue_object(queue) commandBuffer] retain];
+    }
+    MTLCommandBufferDescriptor *descriptor = [[MTLCommandBufferDescriptor alloc] init];
+    [descriptor setErrorOptions:MTLCommandBufferErrorOptionEncoderExecutionStatus];
+    id<MTLCommandBuffer> commands =
+        [[queue_object(queue) commandBufferWithDescriptor:descriptor] retain];
+    [descriptor release];
+    return (bridge_commands *)(void *)commands;
 }
 
 void
@@ -862,12 +875,23 @@ encode_run(id<MTLBlitCommandEncoder> encoder, bridge_buffer *src, bridge_buffer 
     }
 }
 
+/* nil: Metal gave none.  Copies and fills are in command buffers of ours alone. */
+static id<MTLBlitCommandEncoder>
+begin_blit(bridge_commands *commands, const char *name)
+{
+    id<MTLBlitCommandEncoder> encoder = [commands_object(commands) blitCommandEncoder];
+    NSString *label = [NSString stringWithUTF8String:name];
+    [commands_object(commands) setLabel:label];
+    [encoder setLabel:label];
+    return encoder;
+}
+
 bridge_status
 bridge_encode_copies(bridge_commands *commands, bridge_buffer *src, bridge_buffer *dst,
                      const bridge_run *runs, size_t count)
 {
     IN_POOL;
-    id<MTLBlitCommandEncoder> encoder = [commands_object(commands) blitCommandEncoder];
+    id<MTLBlitCommandEncoder> encoder = begin_blit(commands, "metal_dlpack copy");
     for (size_t i = 0; encoder != nil && i < count; i++) {
         encode_run(encoder, src, dst, &runs[i]);
     }
@@ -881,7 +905,7 @@ bridge_encode_fill(bridge_commands *commands, bridge_buffer *buffer, size_t offs
 {
     IN_POOL;
     size_t most = most_of_a_blit();
-    id<MTLBlitCommandEncoder> encoder = [commands_object(commands) blitCommandEncoder];
+    id<MTLBlitCommandEncoder> encoder = begin_blit(commands, "metal_dlpack fill");
     for (size_t start = 0; encoder != nil && start < nbytes; start += most) {
         [encoder fillBuffer:buffer_object(buffer)
                       range:NSMakeRange(offset_bytes + start, at_most(nbytes - start, most))
@@ -1214,23 +1238,25 @@ describe_kernel(id<MTLComputePipelineState> kernel, NSArray *bindings,
 
 /* `*failure` where the status is BRIDGE_NO_KERNEL; `*out` is +1. */
 static bridge_status
-make_kernel(id<MTLDevice> device, id<MTLFunction> function, bridge_kernel_facts *facts,
-            id<MTLComputePipelineState> *out, NSError **failure)
+make_kernel(id<MTLDevice> device, id<MTLFunction> function, NSString *name,
+            bridge_kernel_facts *facts, id<MTLComputePipelineState> *out, NSError **failure)
 {
     MTLComputePipelineReflection *reflection = nil;
-    if (facts == NULL) {
-        *out = [device newComputePipelineStateWithFunction:function error:failure];
-        return *out == nil ? BRIDGE_NO_KERNEL : BRIDGE_OK;
-    }
-    *out = [device newComputePipelineStateWithFunction:function
-                                               options:MTLPipelineOptionBindingInfo |
-                                                       MTLPipelineOptionBufferTypeInfo
-                                            reflection:&reflection
-                                                 error:failure];
+    MTLPipelineOption wanted = MTLPipelineOptionBindingInfo | MTLPipelineOptionBufferTypeInfo;
+    MTLComputePipelineDescriptor *descriptor = [[MTLComputePipelineDescriptor alloc] init];
+    [descriptor setComputeFunction:function];
+    [descriptor setLabel:name];
+    *out = [device
+        newComputePipelineStateWithDescriptor:descriptor
+                                      options:facts == NULL ? MTLPipelineOptionNone : wanted
+                                   reflection:facts == NULL ? NULL : &reflection
+                                        error:failure];
+    [descriptor release];
     if (*out == nil) {
         return BRIDGE_NO_KERNEL;
     }
-    bridge_status status = describe_kernel(*out, [reflection bindings], facts);
+    bridge_status status =
+        facts == NULL ? BRIDGE_OK : describe_kernel(*out, [reflection bindings], facts);
     if (status != BRIDGE_OK) {
         [*out release];
         *out = nil;
@@ -1257,7 +1283,8 @@ bridge_kernel_new(bridge_library *library, const char *function,
         name == nil ? nil
                     : make_function(library_object(library), name, constants, count, &failure);
     if (found != nil) {
-        status = make_kernel([library_object(library) device], found, facts, &kernel, &failure);
+        status = make_kernel([library_object(library) device], found, name, facts, &kernel,
+                             &failure);
         [found release];
     }
     if (status == BRIDGE_NO_KERNEL) {
@@ -1338,18 +1365,74 @@ dispatch(id<MTLComputeCommandEncoder> encoder, id<MTLComputePipelineState> kerne
 }
 
 bridge_status
-bridge_encode_kernel(bridge_commands *commands, bridge_kernel *kernel,
+bridge_encode_kernel(bridge_commands *commands, bool is_ours, bridge_kernel *kernel,
                      const bridge_argument *arguments, int count, const bridge_grid *grid)
 {
     IN_POOL;
     id<MTLComputeCommandEncoder> encoder = [commands_object(commands) computeCommandEncoder];
     if (encoder != nil) {
+        NSString *label = [kernel_object(kernel) label];
+        [encoder setLabel:label];
+        if (is_ours) {
+            [commands_object(commands) setLabel:label];
+        }
         [encoder setComputePipelineState:kernel_object(kernel)];
         set_arguments(encoder, arguments, count);
         dispatch(encoder, kernel_object(kernel), grid);
         [encoder endEncoding]; /* of a kernel */
     }
     return encoder == nil ? BRIDGE_NO_COMMAND : BRIDGE_OK;
+}
+
+/* ---- captures ---- */
+
+static bridge_status
+begin_capture(MTLCaptureManager *manager, bridge_device *device, const char *path,
+              char **message)
+{
+    NSString *text = [NSString stringWithUTF8String:path];
+    NSError *failure = nil;
+    if (![manager supportsDestination:MTLCaptureDestinationGPUTraceDocument]) {
+        return BRIDGE_NO_CAPTURE;
+    }
+    if ([manager isCapturing]) {
+        return BRIDGE_CAPTURING;
+    }
+    MTLCaptureDescriptor *descriptor = [[MTLCaptureDescriptor alloc] init];
+    [descriptor setCaptureObject:device_object(device)];
+    [descriptor setDestination:MTLCaptureDestinationGPUTraceDocument];
+    [descriptor setOutputURL:text == nil ? nil : [NSURL fileURLWithPath:text]];
+    bool begins = [manager startCaptureWithDescriptor:descriptor error:&failure];
+    [descriptor release];
+    if (!begins) {
+        const char *words = [[failure localizedDescription] UTF8String];
+        *message = words == NULL ? NULL : strdup(words);
+    }
+    return begins ? BRIDGE_OK : BRIDGE_NO_TRACE;
+}
+
+bridge_status
+bridge_capture_begin(bridge_device *device, const char *path, char **message)
+{
+    *message = NULL;
+    if (bridge_is_forked()) {
+        return BRIDGE_FORKED;
+    }
+    IN_POOL;
+    return begin_capture([MTLCaptureManager sharedCaptureManager], device, path, message);
+}
+
+void
+bridge_capture_end(void)
+{
+    if (bridge_is_forked()) {
+        return;
+    }
+    IN_POOL;
+    MTLCaptureManager *manager = [MTLCaptureManager sharedCaptureManager];
+    if ([manager isCapturing]) { /* nobody else has ended it */
+        [manager stopCapture];
+    }
 }
 
 /* ---- completion ---- */
@@ -1361,6 +1444,41 @@ typedef struct completion_block {
 } completion_block;
 
 static void
+add_words(bridge_error *error, const char *before, NSString *name, const char *after)
+{
+    const char *text = name == nil ? "" : [name UTF8String];
+    size_t length = strlen(error->text);
+    snprintf(error->text + length, sizeof error->text - length, "%s'%s'%s", before, text,
+             after);
+}
+
+/* Which encoders, if Metal says so, else what the command buffer is called; unless Metal's words
+ * name it. */
+static void
+name_what_failed(id<MTLCommandBuffer> commands, NSError *failure, bridge_error *error)
+{
+    static const char *const states[] = {"", " is done", " is affected", " has not run",
+                                         " is at fault"}; /* MTLCommandEncoderErrorState */
+    NSArray *infos = [[failure userInfo] objectForKey:MTLCommandBufferEncoderInfoErrorKey];
+    NSUInteger count = [infos count];
+    NSString *name = [commands label];
+    if (name == nil || strstr(error->text, [name UTF8String]) != NULL) {
+        return;
+    }
+    for (NSUInteger i = 0; i < count; i++) {
+        id<MTLCommandBufferEncoderInfo> info =
+            (id<MTLCommandBufferEncoderInfo>)[infos objectAtIndex:i];
+        NSInteger state = [info errorState];
+        bool is_known = state >= 0 && state < (NSInteger)(sizeof states / sizeof states[0]);
+        add_words(error, i == 0 ? " Its encoders: " : ", ", [info label],
+                  is_known ? states[state] : "");
+    }
+    if (count == 0) {
+        add_words(error, " It ran ", name, "");
+    }
+}
+
+static void
 run_completed(completion_block *self, id<MTLCommandBuffer> commands)
 {
     IN_POOL;
@@ -1369,6 +1487,9 @@ run_completed(completion_block *self, id<MTLCommandBuffer> commands)
     NSError *failure = is_done ? nil : [commands error];
     error.code = failure == nil ? 0 : [failure code];
     copy_text([failure localizedDescription], error.text, sizeof error.text);
+    if (!is_done) {
+        name_what_failed(commands, failure, &error);
+    }
     self->completed(self->context, (bridge_commands *)(void *)commands,
                     is_done ? BRIDGE_OK : BRIDGE_COMMAND_FAILED, &error);
 }

@@ -87,7 +87,7 @@ static bridge_status
 encode_launch(bridge_commands *commands, void *context)
 {
     const launch_job *job = context;
-    return bridge_encode_kernel(commands, job->call->kernel->kernel, job->call->arguments,
+    return bridge_encode_kernel(commands, true, job->call->kernel->kernel, job->call->arguments,
                                 job->call->argument_count, job->grid);
 }
 

@@ -415,8 +415,8 @@ work_touch(bridge_commands *commands, const metal_storage *storage)
         {.index = 0, .buffer = storage->handle},
         {.index = 1, .bytes = &count, .nbytes = sizeof count},
     };
-    return bridge_encode_kernel(commands, touch.made[storage->device->index], arguments, 2,
-                                &grid);
+    return bridge_encode_kernel(commands, false, touch.made[storage->device->index], arguments,
+                                2, &grid);
 }
 
 static bridge_status

@@ -44,7 +44,7 @@ encode_grid(bridge_commands *commands, const copy_job *job, const copy_grid *gri
     };
     const bridge_grid threads = {
         .size = {grid->extents[0], grid->extents[1], grid->extents[2]}};
-    return bridge_encode_kernel(commands, job->kernels[index], arguments, 3, &threads);
+    return bridge_encode_kernel(commands, true, job->kernels[index], arguments, 3, &threads);
 }
 
 static const char *

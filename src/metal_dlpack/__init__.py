@@ -29,6 +29,7 @@ TYPE_CHECKING = False  # typing's own costs more to import than the rest of this
 if TYPE_CHECKING:
     from typing import Any
 
+    from .capturing import capture as capture
     from .compile_errors import CompileError as CompileError
     from .explaining import explain as explain
     from .loading import load as load
@@ -42,6 +43,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 #: Without `bool` and `open`: `from metal_dlpack import *` hides nothing of Python's.
 __all__ = [name for name in vars(_core) if not name.startswith("_") and not hasattr(builtins, name)] + [
     "CompileError",
+    "capture",
     "explain",
     "get_cmake_dir",
     "get_include",
@@ -56,6 +58,7 @@ __all__ = [name for name in vars(_core) if not name.startswith("_") and not hasa
 #: Public functions whose modules are imported when they are first asked for: they take longer than all the rest.
 _LATER = {
     "CompileError": "compile_errors",
+    "capture": "capturing",
     "explain": "explaining",
     "load": "loading",
     "numpy_memory": "numpy_allocation",

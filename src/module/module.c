@@ -75,11 +75,11 @@ add_functions(PyObject *module)
                                   memory_functions,           numpy_memory_functions,
                                   array_make_functions,       asarray_functions,
                                   dlpack_import_functions,    shares_memory_functions,
-                                  explain_functions,          refusal_functions,
-                                  softmetal_probe_functions,  softmetal_record_functions,
-                                  softmetal_counts_functions, threads_functions,
-                                  work_facts_functions,       kernel_functions,
-                                  timeline_functions};
+                                  capture_functions,          explain_functions,
+                                  refusal_functions,          softmetal_probe_functions,
+                                  softmetal_record_functions, softmetal_counts_functions,
+                                  threads_functions,          work_facts_functions,
+                                  kernel_functions,           timeline_functions};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         if (PyModule_AddFunctions(module, lists[i]) < 0) {
             return -1;

@@ -7,6 +7,8 @@
 
 #include "python/state.h"
 
+/* capture.c: Metal's capture. */
+extern PyMethodDef capture_functions[];
 /* explain.c: what explain() needs to know of a tensor, as a dict. */
 extern PyMethodDef explain_functions[];
 /* memory.c: what the user sees of the pool. */

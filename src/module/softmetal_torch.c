@@ -125,7 +125,7 @@ encode_use(void *commands, const metal_range *written, metal_arrive *arrive, voi
     }
     bool is_encoded =
         device_kernel_load(&use, torch_device(), &kernel) == BRIDGE_OK &&
-        bridge_encode_kernel(commands, kernel, arguments,
+        bridge_encode_kernel(commands, false, kernel, arguments,
                              2 + (read_count < MOST_READS ? read_count : MOST_READS),
                              &grid) == BRIDGE_OK;
     if (is_encoded) {
@@ -183,8 +183,8 @@ encode_kernel(void *commands, void *kernel, const metal_argument *arguments, int
                                      .nbytes = argument->range.nbytes,
                                      .is_empty = argument->range.nbytes == 0};
     }
-    bool is_encoded = bridge_encode_kernel(commands, kernel_cast(kernel)->kernel, bound, count,
-                                           &grid) == BRIDGE_OK;
+    bool is_encoded = bridge_encode_kernel(commands, false, kernel_cast(kernel)->kernel, bound,
+                                           count, &grid) == BRIDGE_OK;
     if (is_encoded) {
         softmetal_host_encoded(commands); /* as above */
     }

@@ -19,9 +19,19 @@ pytestmark = pytest.mark.long
 STRICT = ["-O0", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"]
 
 #: What the bridge may ask for, and from whom.  A longer list here is a larger border: look at it.
-FROM_METAL = {"_MTLCreateSystemDefaultDevice", "_MTLCopyAllDevices", "_MTLLibraryErrorDomain"}
-CLASSES_OF_METAL = {"_OBJC_CLASS_$_MTLCompileOptions", "_OBJC_CLASS_$_MTLFunctionConstantValues"}
-FROM_FOUNDATION = {"_OBJC_CLASS_$_NSAutoreleasePool", "_OBJC_CLASS_$_NSProcessInfo", "_OBJC_CLASS_$_NSString"}
+FROM_METAL = {
+    *("_MTLCreateSystemDefaultDevice", "_MTLCopyAllDevices"),
+    *("_MTLLibraryErrorDomain", "_MTLCommandBufferEncoderInfoErrorKey"),
+}
+CLASSES_OF_METAL = {
+    *("_OBJC_CLASS_$_MTLCompileOptions", "_OBJC_CLASS_$_MTLFunctionConstantValues"),
+    *("_OBJC_CLASS_$_MTLComputePipelineDescriptor", "_OBJC_CLASS_$_MTLCommandBufferDescriptor"),
+    *("_OBJC_CLASS_$_MTLCaptureDescriptor", "_OBJC_CLASS_$_MTLCaptureManager"),
+}
+FROM_FOUNDATION = {
+    *("_OBJC_CLASS_$_NSAutoreleasePool", "_OBJC_CLASS_$_NSProcessInfo"),
+    *("_OBJC_CLASS_$_NSString", "_OBJC_CLASS_$_NSURL"),
+}
 #: C functions, by framework.
 FROM_C = {
     "CoreGraphics": {"CGColorSpaceGetTypeID"},

@@ -206,7 +206,7 @@ def test_a_failed_command_is_an_error_with_metals_words_and_its_code_once(code, 
     words = str(caught.value).partition("a command buffer failed: ")[2]
     assert len(words) > 10, "the text of the NSError is missing"
     assert re.findall(r"\d+", words) == [str(code)]
-    assert words.endswith(").") or code == 2, "what to do stands behind"
+    assert words.endswith("). It ran 'metal_dlpack fill'.") or code == 2, "what to do stands behind"
     assert contents(buffer) == b"\1" * 64
 
 

@@ -83,10 +83,17 @@ make_pipeline(id<MTLLibrary> library, const char *name,
                                               constantValues:values
                                                        error:error] autorelease];
     CHECK(function != nil);
-    return [[library device] newComputePipelineStateWithFunction:function
-                                                         options:MTLPipelineOptionBindingInfo
-                                                      reflection:reflection
-                                                           error:error];
+    MTLComputePipelineDescriptor *descriptor =
+        [[[MTLComputePipelineDescriptor alloc] init] autorelease];
+    [descriptor setComputeFunction:function];
+    [descriptor setLabel:text_of(name)];
+    id<MTLComputePipelineState> pipeline =
+        [[library device] newComputePipelineStateWithDescriptor:descriptor
+                                                        options:MTLPipelineOptionBindingInfo
+                                                     reflection:reflection
+                                                          error:error];
+    CHECK(pipeline == nil || [[pipeline label] isEqualToString:text_of(name)]);
+    return pipeline;
 }
 
 /* ---- libraries and functions ---- */

@@ -437,3 +437,71 @@ REPORTS("purgeable-at-commit", a_commit_with_a_volatile_buffer)
     finish(commands);
     CHECK([[commands error] code] == MTLCommandBufferErrorInvalidResource);
 }
+
+/* ---- names, and what they are for ---- */
+
+static NSArray *
+infos_of(id<MTLCommandBuffer> commands)
+{
+    return [[[commands error] userInfo] objectForKey:MTLCommandBufferEncoderInfoErrorKey];
+}
+
+static id<MTLCommandBuffer>
+fail_with_two_encoders(MTLCommandBufferErrorOption option)
+{
+    MTLCommandBufferDescriptor *descriptor =
+        [[[MTLCommandBufferDescriptor alloc] init] autorelease];
+    [descriptor setErrorOptions:option];
+    softmetal_set("SOFTMETAL_FAIL", "commit=Internal");
+    id<MTLCommandBuffer> commands = [open_queue() commandBufferWithDescriptor:descriptor];
+    const char *const names[] = {"first", "second"};
+    for (int i = 0; i < 2; i++) {
+        id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
+        [blit setLabel:[NSString stringWithUTF8String:names[i]]];
+        [blit fillBuffer:make_buffer(64, 0) range:NSMakeRange(0, 64) value:1];
+        [blit endEncoding];
+    }
+    finish(commands);
+    softmetal_set("SOFTMETAL_FAIL", NULL);
+    return commands;
+}
+
+CASE(an_error_tells_of_encoders_where_a_descriptor_asks_for_it)
+{
+    NSArray *infos =
+        infos_of(fail_with_two_encoders(MTLCommandBufferErrorOptionEncoderExecutionStatus));
+    CHECK([infos count] == 2);
+    id<MTLCommandBufferEncoderInfo> first = [infos objectAtIndex:0];
+    id<MTLCommandBufferEncoderInfo> second = [infos objectAtIndex:1];
+    CHECK(strcmp([[first label] UTF8String], "first") == 0);
+    CHECK([first errorState] == MTLCommandEncoderErrorStateFaulted);
+    CHECK(strcmp([[second label] UTF8String], "second") == 0);
+    CHECK([second errorState] == MTLCommandEncoderErrorStatePending);
+    CHECK(infos_of(fail_with_two_encoders(MTLCommandBufferErrorOptionNone)) == nil);
+}
+
+CASE(a_capture_is_of_one_folder_that_is_not_there_and_only_where_it_is_enabled)
+{
+    char folder[] = P_tmpdir "/softmetal-XXXXXX", path[64];
+    CHECK(mkdtemp(folder) != NULL);
+    snprintf(path, sizeof path, "%s/one.gputrace", folder);
+    MTLCaptureManager *manager = [MTLCaptureManager sharedCaptureManager];
+    MTLCaptureDescriptor *descriptor = [[[MTLCaptureDescriptor alloc] init] autorelease];
+    NSError *error = nil;
+    [descriptor setCaptureObject:open_device()];
+    [descriptor setDestination:MTLCaptureDestinationGPUTraceDocument];
+    [descriptor setOutputURL:[NSURL fileURLWithPath:[NSString stringWithUTF8String:path]]];
+    unsetenv("METAL_CAPTURE_ENABLED");
+    CHECK(![manager supportsDestination:MTLCaptureDestinationGPUTraceDocument]);
+    CHECK(![manager startCaptureWithDescriptor:descriptor error:&error]);
+    CHECK([error code] == MTLCaptureErrorNotSupported);
+    setenv("METAL_CAPTURE_ENABLED", "1", 1);
+    CHECK([manager startCaptureWithDescriptor:descriptor error:&error]);
+    CHECK([manager isCapturing] && ![manager startCaptureWithDescriptor:descriptor
+                                                                  error:&error]);
+    CHECK([error code] == MTLCaptureErrorAlreadyCapturing);
+    [manager stopCapture];
+    CHECK(![manager isCapturing]);
+    CHECK(![manager startCaptureWithDescriptor:descriptor error:&error]);
+    CHECK([error code] == MTLCaptureErrorInvalidDescriptor);
+}

@@ -212,6 +212,8 @@ def ask(a: md.Array) -> None:
     md.show(a, other=a.T)
     with md.timeline(capacity=100) as seen:
         a.copy()
+    with md.capture("one.gputrace", device="metal:0"):
+        a.copy()
     assert_type(seen.events, list[Work | Wait])
     assert_type((seen.work, seen.waits), tuple[list[Work], list[Wait]])
     assert_type((seen.lost, seen.seconds), tuple[int, float])

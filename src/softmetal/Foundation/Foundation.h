@@ -154,16 +154,27 @@ typedef struct {
 @end
 
 typedef NSString *NSErrorDomain;
+typedef NSString *NSErrorUserInfoKey;
 
 @interface NSError : NSObject {
   @private
     NSErrorDomain _domain; /* borrowed for ever */
     NSInteger _code;
-    NSString *_text; /* owned (+1) */
+    NSString *_text;         /* owned (+1) */
+    NSDictionary *_userInfo; /* owned (+1); nil: none */
 }
 @property(readonly, copy) NSErrorDomain domain;
 @property(readonly) NSInteger code;
+@property(readonly, copy) NSDictionary *userInfo;
 @property(readonly, copy) NSString *localizedDescription;
+@end
+
+@interface NSURL : NSObject {
+  @private
+    NSString *_path; /* owned (+1) */
+}
++ (NSURL *)fileURLWithPath:(NSString *)path;
+@property(readonly) const char *fileSystemRepresentation; /* borrowed from the URL */
 @end
 
 #endif /* SOFTMETAL_FOUNDATION_H */

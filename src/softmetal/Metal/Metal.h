@@ -17,7 +17,8 @@
 
 #define MTL_EXTERN extern
 
-@class MTLCompileOptions, MTLFunctionConstantValues, MTLComputePipelineReflection;
+@class MTLCompileOptions, MTLFunctionConstantValues, MTLComputePipelineDescriptor,
+    MTLComputePipelineReflection;
 
 @protocol MTLDevice
 , MTLLibrary, MTLFunction, MTLComputePipelineState, MTLCommandQueue, MTLCommandBuffer,
@@ -146,10 +147,10 @@ typedef MTLComputePipelineReflection *MTLAutoreleasedComputePipelineReflection;
                                    (id<MTLFunction>)computeFunction
                                                              error:(NSError **)error;
 - (id<MTLComputePipelineState>)
-    newComputePipelineStateWithFunction:(id<MTLFunction>)computeFunction
-                                options:(MTLPipelineOption)options
-                             reflection:(MTLAutoreleasedComputePipelineReflection *)reflection
-                                  error:(NSError **)error;
+    newComputePipelineStateWithDescriptor:(MTLComputePipelineDescriptor *)descriptor
+                                  options:(MTLPipelineOption)options
+                               reflection:(MTLAutoreleasedComputePipelineReflection *)reflection
+                                    error:(NSError **)error;
 - (id<MTLSharedEvent>)newSharedEvent;
 @end
 
@@ -274,7 +275,17 @@ typedef NS_ENUM(NSUInteger, MTLDataType) {
 
 /* ---- pipelines, and what their arguments are ---- */
 
+@interface MTLComputePipelineDescriptor : NSObject {
+  @private
+    NSString *_label;                 /* owned (+1) */
+    id<MTLFunction> _computeFunction; /* owned (+1) */
+}
+@property(readwrite, nonatomic, copy) NSString *label;
+@property(readwrite, nonatomic, retain) id<MTLFunction> computeFunction;
+@end
+
 @protocol MTLComputePipelineState <NSObject>
+@property(readonly) NSString *label;
 @property(readonly) id<MTLDevice> device;
 @property(readonly) NSUInteger maxTotalThreadsPerThreadgroup;
 @property(readonly) NSUInteger threadExecutionWidth;
@@ -320,9 +331,22 @@ typedef NS_ENUM(NSUInteger, MTLBindingAccess) {
 
 /* ---- queues and command buffers ---- */
 
+typedef NS_OPTIONS(NSUInteger, MTLCommandBufferErrorOption) {
+    MTLCommandBufferErrorOptionNone = 0,
+    MTLCommandBufferErrorOptionEncoderExecutionStatus = 1 << 0,
+};
+
+@interface MTLCommandBufferDescriptor : NSObject {
+  @private
+    MTLCommandBufferErrorOption _errorOptions;
+}
+@property(readwrite, nonatomic) MTLCommandBufferErrorOption errorOptions;
+@end
+
 @protocol MTLCommandQueue <NSObject>
 @property(copy) NSString *label;
 @property(readonly) id<MTLDevice> device;
+- (id<MTLCommandBuffer>)commandBufferWithDescriptor:(MTLCommandBufferDescriptor *)descriptor;
 - (id<MTLCommandBuffer>)commandBuffer;
 - (id<MTLCommandBuffer>)commandBufferWithUnretainedReferences;
 @end
@@ -351,6 +375,23 @@ typedef NS_ENUM(NSUInteger, MTLCommandBufferError) {
 };
 
 MTL_EXTERN NSErrorDomain const MTLCommandBufferErrorDomain;
+
+/* What an error of a command buffer that was made with
+ * MTLCommandBufferErrorOptionEncoderExecutionStatus has: an array of the next. */
+MTL_EXTERN NSErrorUserInfoKey const MTLCommandBufferEncoderInfoErrorKey;
+
+typedef NS_ENUM(NSInteger, MTLCommandEncoderErrorState) {
+    MTLCommandEncoderErrorStateUnknown = 0,
+    MTLCommandEncoderErrorStateCompleted = 1,
+    MTLCommandEncoderErrorStateAffected = 2,
+    MTLCommandEncoderErrorStatePending = 3,
+    MTLCommandEncoderErrorStateFaulted = 4,
+};
+
+@protocol MTLCommandBufferEncoderInfo <NSObject>
+@property(readonly) NSString *label;
+@property(readonly) MTLCommandEncoderErrorState errorState;
+@end
 
 #if defined(__BLOCKS__)
 typedef void (^MTLCommandBufferHandler)(id<MTLCommandBuffer>);
@@ -412,6 +453,40 @@ typedef struct {
 - (void)setThreadgroupMemoryLength:(NSUInteger)length atIndex:(NSUInteger)index;
 - (void)updateFence:(id<MTLFence>)fence;
 - (void)waitForFence:(id<MTLFence>)fence;
+@end
+
+/* ---- captures ---- */
+
+MTL_EXTERN NSErrorDomain const MTLCaptureErrorDomain;
+
+typedef NS_ENUM(NSInteger, MTLCaptureError) {
+    MTLCaptureErrorNotSupported = 1,
+    MTLCaptureErrorAlreadyCapturing = 2,
+    MTLCaptureErrorInvalidDescriptor = 3,
+};
+
+typedef NS_ENUM(NSInteger, MTLCaptureDestination) {
+    MTLCaptureDestinationDeveloperTools = 1,
+    MTLCaptureDestinationGPUTraceDocument = 2,
+};
+
+@interface MTLCaptureDescriptor : NSObject {
+  @private
+    id _captureObject; /* owned (+1) */
+    MTLCaptureDestination _destination;
+    NSURL *_outputURL; /* owned (+1) */
+}
+@property(nonatomic, retain) id captureObject;
+@property(nonatomic) MTLCaptureDestination destination;
+@property(nonatomic, copy) NSURL *outputURL;
+@end
+
+@interface MTLCaptureManager : NSObject
++ (MTLCaptureManager *)sharedCaptureManager;
+- (BOOL)supportsDestination:(MTLCaptureDestination)destination;
+- (BOOL)startCaptureWithDescriptor:(MTLCaptureDescriptor *)descriptor error:(NSError **)error;
+- (void)stopCapture;
+@property(readonly) BOOL isCapturing;
 @end
 
 #endif /* SOFTMETAL_METAL_H */

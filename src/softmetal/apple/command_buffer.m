@@ -47,6 +47,10 @@
         }
     }
     [self releaseKept];
+    for (size_t index = 0; index < _infoCount; index++) {
+        [_infos[index] release];
+    }
+    free(_infos);
     free(_order);
     [_error release];
     [_queue release];
@@ -134,8 +138,8 @@ release_handlers(soft_handlers *handlers)
     if (soft_process_is_forked()) {
         return [[[NSError alloc] initWithDomain:MTLCommandBufferErrorDomain
                                            code:MTLCommandBufferErrorNotPermitted
-                                           text:"Metal does not work in a child of fork()."]
-            autorelease];
+                                           text:"Metal does not work in a child of fork()."
+                                       userInfo:nil] autorelease];
     }
     pthread_mutex_lock(&_lane->lock);
     NSError *error = [_error retain];
@@ -143,11 +147,41 @@ release_handlers(soft_handlers *handlers)
     return [error autorelease];
 }
 
-- (void)failWithCode:(NSInteger)code text:(const char *)text
+/* +1; nil: nobody has asked.  What is injected stops the first encoder: nothing ran. */
+- (NSDictionary *)copyEncoders:(BOOL)hasRun
 {
+    NSString *key = MTLCommandBufferEncoderInfoErrorKey;
+    MTLCommandEncoderErrorState next = MTLCommandEncoderErrorStateCompleted;
+    BOOL knows = NO;
+    if (!_tellsEncoders) {
+        return nil;
+    }
+    for (size_t index = 0; index < _program.pass_count; index++) {
+        knows |= _program.passes[index].has_failed;
+    }
+    for (size_t index = 0; index < _infoCount; index++) {
+        BOOL fails = knows ? _program.passes[_infos[index]->_pass].has_failed : index == 0;
+        _infos[index]->_state = !fails   ? next
+                                : hasRun ? MTLCommandEncoderErrorStateFaulted
+                                         : MTLCommandEncoderErrorStateAffected;
+        next = fails ? MTLCommandEncoderErrorStatePending : next;
+    }
+    NSArray *infos = [[NSArray alloc] initWithObjects:(id *)_infos count:_infoCount];
+    NSDictionary *userInfo = [[NSDictionary alloc] initWithObjects:(id *)&infos
+                                                           forKeys:&key
+                                                             count:1];
+    [infos release];
+    return userInfo;
+}
+
+- (void)failWithCode:(NSInteger)code text:(const char *)text hasRun:(BOOL)hasRun
+{
+    NSDictionary *userInfo = [self copyEncoders:hasRun];
     NSError *error = [[NSError alloc] initWithDomain:MTLCommandBufferErrorDomain
                                                 code:code
-                                                text:text];
+                                                text:text
+                                            userInfo:userInfo];
+    [userInfo release];
     pthread_mutex_lock(&_lane->lock);
     NSError *before = _error;
     _error = error;
@@ -241,6 +275,9 @@ read_time(soft_lane *lane, const double *time)
         return;
     }
     [self checkBoundStorage];
+    if (__atomic_load_n(&soft_capture_is_on, __ATOMIC_RELAXED)) {
+        soft_capture_write(self);
+    }
     if (!soft_failure_strikes(SOFT_FAIL_COMMAND, &_injected) &&
         soft_failure_devices_are_removed()) {
         _injected = MTLCommandBufferErrorDeviceRemoved;
@@ -324,6 +361,23 @@ read_time(soft_lane *lane, const double *time)
     }
 }
 
+/* Borrowed; nil: nobody asks, or there is no memory. */
+- (SoftMetalEncoderInfo *)addInfo
+{
+    if ((!_tellsEncoders && !__atomic_load_n(&soft_capture_is_on, __ATOMIC_RELAXED)) ||
+        !soft_grow((void **)&_infos, _infoCount, &_infoCapacity, sizeof(id))) {
+        return nil;
+    }
+    SoftMetalEncoderInfo *info = [[SoftMetalEncoderInfo alloc] init];
+    if (info == nil) {
+        return nil;
+    }
+    info->_pass = _program.pass_count - 1;
+    _infos[_infoCount] = info;
+    _infoCount += 1;
+    return info;
+}
+
 - (SoftMetalEncoder *)makeEncoder:(Class)encoderClass for:(const char *)method
 {
     if (soft_process_is_forked() || ![self isOpenFor:method] ||
@@ -334,6 +388,9 @@ read_time(soft_lane *lane, const double *time)
         return nil;
     }
     _encoder = [[[encoderClass alloc] initWithCommandBuffer:self] autorelease];
+    if (_encoder != nil) {
+        _encoder->_info = [self addInfo];
+    }
     return _encoder;
 }
 

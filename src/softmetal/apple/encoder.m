@@ -44,6 +44,12 @@
     return [_commandBuffer device];
 }
 
+- (void)setLabel:(NSString *)label
+{
+    [super setLabel:label];
+    [_info setLabel:label];
+}
+
 - (BOOL)isOpenFor:(const char *)method
 {
     return SOFT_DEMAND(!_isEnded, SOFT_REPORT_ENCODER_STATE, "-[%s] after endEncoding.",

@@ -24,8 +24,10 @@ void
 soft_error_set(NSError **error, NSInteger code, const char *text)
 {
     if (error != NULL) {
-        *error = [[[NSError alloc] initWithDomain:MTLLibraryErrorDomain code:code
-                                             text:text] autorelease];
+        *error = [[[NSError alloc] initWithDomain:MTLLibraryErrorDomain
+                                             code:code
+                                             text:text
+                                         userInfo:nil] autorelease];
     }
 }
 

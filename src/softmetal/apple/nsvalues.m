@@ -1,4 +1,4 @@
-/* nsvalues.m: NSString, NSError, NSArray, NSDictionary, NSProcessInfo, and the error domains of Metal.
+/* nsvalues.m: NSString, NSError, NSURL, NSArray, NSDictionary, NSProcessInfo, and the names in Metal's errors.
  *
  * Owns:    the bytes of each string, held as UTF-8; the members of an array, each +1.
  * Threads: any; nothing here changes once made.
@@ -90,15 +90,21 @@ struct constant_string {
 };
 static struct constant_string commands_storage = {Nil, "MTLCommandBufferErrorDomain", 27};
 static struct constant_string library_storage = {Nil, "MTLLibraryErrorDomain", 21};
+static struct constant_string capture_storage = {Nil, "MTLCaptureErrorDomain", 21};
+static struct constant_string encoders_storage = {Nil, "MTLCommandBufferEncoderInfoErrorKey",
+                                                  35};
 
 NSErrorDomain const MTLCommandBufferErrorDomain = (NSString *)&commands_storage;
 NSErrorDomain const MTLLibraryErrorDomain = (NSString *)&library_storage;
+NSErrorDomain const MTLCaptureErrorDomain = (NSString *)&capture_storage;
+NSErrorUserInfoKey const MTLCommandBufferEncoderInfoErrorKey = (NSString *)&encoders_storage;
 
 @implementation NSConstantString
 
 + (void)load
 {
     commands_storage.isa = library_storage.isa = self;
+    capture_storage.isa = encoders_storage.isa = self;
 }
 
 - (instancetype)retain
@@ -129,21 +135,29 @@ NSErrorDomain const MTLLibraryErrorDomain = (NSString *)&library_storage;
 - (instancetype)initWithDomain:(NSErrorDomain)domain
                           code:(NSInteger)code
                           text:(const char *)text
+                      userInfo:(NSDictionary *)userInfo
 {
     self = [super init];
     _domain = domain;
     _code = code;
     _text = [[NSString alloc] initWithUTF8String:text];
+    _userInfo = [userInfo retain];
     return self;
 }
 
 - (void)dealloc
 {
     [_text release];
+    [_userInfo release];
     [super dealloc];
 }
 
 @synthesize code = _code;
+
+- (NSDictionary *)userInfo
+{
+    return _userInfo;
+}
 
 - (NSErrorDomain)domain
 {
@@ -153,6 +167,28 @@ NSErrorDomain const MTLLibraryErrorDomain = (NSString *)&library_storage;
 - (NSString *)localizedDescription
 {
     return [[_text retain] autorelease];
+}
+
+@end
+
+@implementation NSURL
+
++ (NSURL *)fileURLWithPath:(NSString *)path
+{
+    NSURL *url = [[[self alloc] init] autorelease];
+    url->_path = [path copy];
+    return url;
+}
+
+- (void)dealloc
+{
+    [_path release];
+    [super dealloc];
+}
+
+- (const char *)fileSystemRepresentation
+{
+    return [_path UTF8String];
 }
 
 @end

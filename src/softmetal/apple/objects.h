@@ -24,7 +24,8 @@
 @interface NSError (SoftMetal)
 - (instancetype)initWithDomain:(NSErrorDomain)domain
                           code:(NSInteger)code
-                          text:(const char *)text;
+                          text:(const char *)text
+                      userInfo:(NSDictionary *)userInfo;
 @end
 
 @interface NSArray (SoftMetal)
@@ -107,6 +108,14 @@ soft_device_is_same(const SoftMetalDevice *one, const SoftMetalDevice *two)
 
 @class SoftMetalEncoder;
 
+/* What becomes of one encoder: kept where somebody asks for it, by a descriptor or a capture. */
+@interface SoftMetalEncoderInfo : SoftMetalLabelled <MTLCommandBufferEncoderInfo> {
+  @public
+    size_t _pass;
+    MTLCommandEncoderErrorState _state;
+}
+@end
+
 typedef struct soft_handlers {
     const void **blocks; /* copies, owned */
     size_t count;
@@ -135,9 +144,12 @@ typedef struct soft_handlers {
     soft_slot _slot;        /* behind the lane's lock */
     BOOL _retains;
     soft_program _program;
-    soft_race_work *_order;     /* owned; NULL: races are not watched */
-    SoftMetalEncoder *_encoder; /* borrowed: the one that is open */
-    id *_kept;                  /* each owned (+1) until completion */
+    soft_race_work *_order;        /* owned; NULL: races are not watched */
+    SoftMetalEncoder *_encoder;    /* borrowed: the one that is open */
+    BOOL _tellsEncoders;           /* its error does */
+    SoftMetalEncoderInfo **_infos; /* each owned (+1); of each encoder, or none */
+    size_t _infoCount, _infoCapacity;
+    id *_kept; /* each owned (+1) until completion */
     size_t _keptCount, _keptCapacity;
     soft_handlers _scheduledHandlers, _completedHandlers;
     MTLCommandBufferStatus _status;             /* behind the lane's lock, as all below */
@@ -158,12 +170,14 @@ typedef struct soft_handlers {
 - (void)runHandlers:(const soft_handlers *)handlers;
 /* Give back everything it kept alive for the GPU. */
 - (void)releaseKept;
-- (void)failWithCode:(NSInteger)code text:(const char *)text;
+/* `hasRun`: the GPU's work began, and did not come to its end. */
+- (void)failWithCode:(NSInteger)code text:(const char *)text hasRun:(BOOL)hasRun;
 @end
 
 @interface SoftMetalEncoder : SoftMetalLabelled <MTLCommandEncoder> {
   @public
     SoftMetalCommandBuffer *_commandBuffer; /* owned (+1) */
+    SoftMetalEncoderInfo *_info;            /* borrowed from it; nil: nobody asks */
     BOOL _isEnded;
     void *_lastCaller;               /* who encoded the last command */
     const soft_call_site *_lastSite; /* ... and its stack; borrowed for ever */
@@ -241,6 +255,12 @@ typedef struct soft_constant_list {
 - (instancetype)initWithFunction:(SoftMetalFunction *)function error:(NSError **)error;
 - (MTLComputePipelineReflection *)reflect;
 @end
+
+/* ---- captures ---- */
+
+extern int soft_capture_is_on; /* atomic */
+/* A command buffer is committed while a capture is on: its name, and that of each encoder. */
+void soft_capture_write(SoftMetalCommandBuffer *commands);
 
 /* An error of MTLLibraryErrorDomain. */
 void soft_error_set(NSError **error, NSInteger code, const char *text);

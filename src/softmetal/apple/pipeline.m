@@ -133,6 +133,41 @@
 
 /* ---- pipelines ---- */
 
+@implementation MTLComputePipelineDescriptor
+
+- (void)dealloc
+{
+    [_label release];
+    [(NSObject *)_computeFunction release];
+    [super dealloc];
+}
+
+- (NSString *)label
+{
+    return _label;
+}
+
+- (void)setLabel:(NSString *)label
+{
+    NSString *before = _label;
+    _label = [label copy];
+    [before release];
+}
+
+- (id<MTLFunction>)computeFunction
+{
+    return _computeFunction;
+}
+
+- (void)setComputeFunction:(id<MTLFunction>)computeFunction
+{
+    id<MTLFunction> before = _computeFunction;
+    _computeFunction = [computeFunction retain];
+    [before release];
+}
+
+@end
+
 @implementation SoftMetalPipeline
 
 /* Steals the image, NULL of which is an error that was told. */

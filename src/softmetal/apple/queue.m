@@ -1,4 +1,4 @@
-/* queue.m: MTLCommandQueue.
+/* queue.m: MTLCommandQueue, and how a command buffer of it is described.
  *
  * Owns:    the device (+1) and the lane (+1); command buffers own their queue.
  * Calls:   lane.h, failure.h, settings.h, validation.h.
@@ -13,6 +13,17 @@
 #include "softmetal/host.h"
 #include "softmetal/settings.h"
 #include "softmetal/validation.h"
+
+@implementation MTLCommandBufferDescriptor
+
+@synthesize errorOptions = _errorOptions;
+
+- (void)setErrorOptions:(MTLCommandBufferErrorOption)errorOptions
+{
+    _errorOptions = errorOptions;
+}
+
+@end
 
 @implementation SoftMetalQueue
 
@@ -78,6 +89,18 @@
         soft_lane_leave(_lane);
     }
     return [commands autorelease];
+}
+
+- (id<MTLCommandBuffer>)commandBufferWithDescriptor:(MTLCommandBufferDescriptor *)descriptor
+{
+    SOFT_CALLED();
+    SoftMetalCommandBuffer *commands =
+        (SoftMetalCommandBuffer *)[self makeCommandBuffer:"commandBufferWithDescriptor:"
+                                                  retains:YES];
+    if (commands != nil) {
+        commands->_tellsEncoders = [descriptor errorOptions] != MTLCommandBufferErrorOptionNone;
+    }
+    return commands;
 }
 
 - (id<MTLCommandBuffer>)commandBuffer

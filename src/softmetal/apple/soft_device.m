@@ -351,37 +351,42 @@ make_queue(SoftMetalDevice *device, NSUInteger limit)
     return library;
 }
 
+/* +1, or nil with an error. */
+static SoftMetalPipeline *
+make_pipeline(const char *method, id<MTLFunction> function, NSError **error)
+{
+    if (!SOFT_DEMAND([(NSObject *)function isKindOfClass:[SoftMetalFunction class]],
+                     SOFT_REPORT_ARGUMENT, "-[MTLDevice %s...]: the function is nil.",
+                     method)) {
+        return nil;
+    }
+    if (!may_make(method, SOFT_FAIL_PIPELINE)) {
+        soft_error_set(error, MTLLibraryErrorInternal, "The pipeline could not be made.");
+        return nil;
+    }
+    return [[SoftMetalPipeline alloc] initWithFunction:(SoftMetalFunction *)function
+                                                 error:error];
+}
+
 - (id<MTLComputePipelineState>)newComputePipelineStateWithFunction:
                                    (id<MTLFunction>)computeFunction
                                                              error:(NSError **)error
 {
     SOFT_CALLED();
-    return [self newComputePipelineStateWithFunction:computeFunction
-                                             options:MTLPipelineOptionNone
-                                          reflection:NULL
-                                               error:error];
+    return make_pipeline("newComputePipelineStateWithFunction:", computeFunction, error);
 }
 
 - (id<MTLComputePipelineState>)
-    newComputePipelineStateWithFunction:(id<MTLFunction>)computeFunction
-                                options:(MTLPipelineOption)options
-                             reflection:(MTLAutoreleasedComputePipelineReflection *)reflection
-                                  error:(NSError **)error
+    newComputePipelineStateWithDescriptor:(MTLComputePipelineDescriptor *)descriptor
+                                  options:(MTLPipelineOption)options
+                               reflection:(MTLAutoreleasedComputePipelineReflection *)reflection
+                                    error:(NSError **)error
 {
     SOFT_CALLED();
-    if (!SOFT_DEMAND([(NSObject *)computeFunction isKindOfClass:[SoftMetalFunction class]],
-                     SOFT_REPORT_ARGUMENT,
-                     "-[MTLDevice newComputePipelineStateWithFunction:...]: the function is "
-                     "nil.")) {
-        return nil;
-    }
-    if (!may_make("newComputePipelineStateWithFunction:...", SOFT_FAIL_PIPELINE)) {
-        soft_error_set(error, MTLLibraryErrorInternal, "The pipeline could not be made.");
-        return nil;
-    }
     SoftMetalPipeline *pipeline =
-        [[SoftMetalPipeline alloc] initWithFunction:(SoftMetalFunction *)computeFunction
-                                              error:error];
+        make_pipeline("newComputePipelineStateWithDescriptor:", [descriptor computeFunction],
+                      error);
+    [pipeline setLabel:[descriptor label]];
     if (pipeline != nil && reflection != NULL && options != MTLPipelineOptionNone) {
         *reflection = [pipeline reflect];
     }

@@ -169,7 +169,7 @@ set_error(SoftMetalCommandBuffer *buffer, int code, const char *told)
     snprintf(text, sizeof text,
              "The command buffer did not complete (MTLCommandBufferError%s, %d).",
              soft_failure_code_name(code), code);
-    [buffer failWithCode:code text:told != NULL ? told : text];
+    [buffer failWithCode:code text:told != NULL ? told : text hasRun:is_remembered(code)];
     if (code == MTLCommandBufferErrorDeviceRemoved) {
         soft_failure_remove_devices();
     }

@@ -55,7 +55,7 @@ typedef struct soft_pass {
     struct soft_race_clock
         *known; /* owned; what came before it; NULL: what did before the commit */
     /* the worker's own */
-    bool is_done;
+    bool is_done, has_failed;
     uint64_t deadline_ns; /* of a wait that others may overtake; 0: it has not begun */
 } soft_pass;
 

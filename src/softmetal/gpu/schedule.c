@@ -227,6 +227,7 @@ run_pass(soft_job *job, soft_pass *pass)
     else if (works) {
         soft_races_run(job->program, pass);
         job->code = run_commands(job, pass);
+        pass->has_failed = job->code != 0;
         job->ended_ns = soft_monotonic_ns();
     }
     pass->is_done = true;

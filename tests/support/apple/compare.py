@@ -177,7 +177,8 @@ def check_the_rest(ours: Declared):
     cpp, metal, foundation = metal_cpp.read(), reference.tables("Metal"), reference.tables("Foundation")
     libobjc = declared.read_libobjc()
     for name, type_name in ours.variables.items():
-        if metal.constants.get(name) != "" or type_name != "const NSErrorDomain":
+        kind = "NSErrorDomain" if name.endswith("Domain") else "NSErrorUserInfoKey"
+        if metal.constants.get(name) != "" or type_name != f"const {kind}":
             yield f"PyObjC: the constant {name} of type {type_name} is not there"
     for name, fields in ours.structs.items():
         alias = name.lstrip("_")
@@ -200,7 +201,7 @@ def check_the_rest(ours: Declared):
 def aliases() -> dict[str, str]:
     cpp = metal_cpp.read()
     return {
-        "NSErrorDomain": metal_cpp.objective_c(cpp.aliases["NSErrorDomain"], "NS"),
+        **{name: metal_cpp.objective_c(cpp.aliases[name], "NS") for name in ("NSErrorDomain", "NSErrorUserInfoKey")},
         "MTLCommandBufferHandler": metal_cpp.argument_type(cpp.aliases["MTLCommandBufferHandler"], "MTL"),
         "MTLAutoreleasedComputePipelineReflection": metal_cpp.objective_c(
             cpp.aliases["MTLAutoreleasedComputePipelineReflection"], "MTL"

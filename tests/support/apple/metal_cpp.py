@@ -151,6 +151,7 @@ PLAIN = {
 #: Of Metal's own types these are classes, and one a pointer to one; all others are protocols.
 CLASSES = {
     *("MTLCompileOptions", "MTLFunctionConstant", "MTLFunctionConstantValues", "MTLComputePipelineReflection"),
+    *("MTLComputePipelineDescriptor", "MTLCommandBufferDescriptor", "MTLCaptureDescriptor", "MTLCaptureManager"),
     "MTLAutoreleasedComputePipelineReflection",
 }
 RENAMED = {"bool": "BOOL", "NSObject *": "id"}
@@ -168,7 +169,7 @@ def objective_c(text: str, prefix: str) -> str:
     if base in PLAIN:
         return ("const " if is_const and stars else "") + base + (" " + "*" * stars if stars else "")
     name = qualified(base, prefix)
-    if name == "NSErrorDomain":
+    if name in {"NSErrorDomain", "NSErrorUserInfoKey"}:
         return name  # an alias of a pointer
     if not stars:
         return name
