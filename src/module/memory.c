@@ -5,6 +5,11 @@
  */
 #include "module/module.h"
 
+#include <sys/mman.h>
+#ifdef __APPLE__
+#include <mach/vm_inherit.h>
+#endif
+
 #include "metal/pool.h"
 #include "python/args.h"
 #include "python/storage_mode.h"
@@ -146,9 +151,29 @@ ARGS_FUNCTION(core_set_memory_limit, module, "set_memory_limit", 1, 1, 1, "limit
     return limit_as_object(before);
 }
 
+/* Best effort: with the pages in it a child of fork() only costs time. */
+static PyObject *
+core_keep_from_children(PyObject *Py_UNUSED(module), PyObject *pages)
+{
+    Py_buffer view;
+    if (PyObject_GetBuffer(pages, &view, PyBUF_SIMPLE) < 0) {
+        return NULL;
+    }
+#ifdef __APPLE__
+    int result = minherit(view.buf, (size_t)view.len, VM_INHERIT_NONE);
+#else
+    int result = madvise(view.buf, (size_t)view.len, MADV_DONTFORK);
+#endif
+    PyBuffer_Release(&view);
+    return PyBool_FromLong(result == 0);
+}
+
 PyMethodDef memory_functions[] = {
     {"memory_stats", MD_FASTCALL(core_memory_stats), memory_stats_doc},
     {"empty_cache", core_empty_cache, METH_NOARGS, empty_cache_doc},
     {"set_memory_limit", MD_FASTCALL(core_set_memory_limit), set_memory_limit_doc},
+    {"_keep_from_children", core_keep_from_children, METH_O,
+     PyDoc_STR("_keep_from_children($module, pages, /)\n--\n\n"
+               "A child of fork() does not get these whole pages; False: the system refuses.")},
     {NULL, NULL, 0, NULL},
 };

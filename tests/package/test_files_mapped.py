@@ -1,8 +1,16 @@
 """Where the memory of an opened file comes from: its pages, or a copy where a GPU does not read them."""
 
+import faulthandler
+import os
+import signal
+
 import numpy as np
 import pytest
 from children import run_child
+from forking import exit_code_of_child
+
+import metal_dlpack as md
+from metal_dlpack.files import memory
 
 VIRTUAL = """
 import sys
@@ -37,3 +45,29 @@ def test_no_buffer_lies_over_a_file_where_a_virtual_mac_would_read_old_bytes(tmp
     assert all("virtual machine with macOS 14 reads old bytes" in line for line in (r_refused, c_refused, plus))
     assert plus.startswith("r+ open: mode 'r+' writes through the file's pages, and ")
     assert plus.endswith("Modes 'r' and 'c' copy the tensors.")
+
+
+def end_of_a_child_that_reads(path, mode):
+    with md.open(path, mode) as file:
+        array = file["arr_0"]
+
+    def read():
+        faulthandler.disable()
+        assert array[7].item() == 7
+
+    end = exit_code_of_child(read)
+    assert array[7].item() == 7
+    return end
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork()")
+@pytest.mark.needs_no_sanitizer  # which reports the signal
+@pytest.mark.parametrize("mode", ["r", "c", "r+"])
+def test_a_forked_child_does_not_get_the_maps_that_make_a_macs_fork_slow(tmp_path, monkeypatch, mode):
+    """Elsewhere it gets them; there the same is asked of the system in its own words."""
+    np.save(tmp_path / "a.npy", np.arange(50_000.0))
+    ends = []
+    for leaves_nothing in (False, True):
+        monkeypatch.setattr(memory, "LEAVES_CHILDREN_NOTHING", leaves_nothing)
+        ends.append(end_of_a_child_that_reads(tmp_path / "a.npy", mode))
+    assert ends == [0, -signal.SIGSEGV]

@@ -6,6 +6,7 @@ Owns the map and the buffers over it until close(); Arrays keep what they need o
 from __future__ import annotations
 
 import mmap
+import sys
 from bisect import bisect_right
 from collections.abc import Callable
 
@@ -16,6 +17,10 @@ from .source import Source
 #: Files of fewer bytes are read, larger ones mapped.  Reading clears and copies, mapping takes a few calls and faults:
 #: the two cross here, as benchmarks/bench_files.py measures.
 READ_BELOW = 16 * 1024
+
+#: Pages that the GPU uses make a fork() slow on a Mac, as townsendmerino/goinfer measured
+#: (docs/measurements/m26-alias-fork-collapse-2026-09-24.md), unless the child does not get them.
+LEAVES_CHILDREN_NOTHING = sys.platform == "darwin"
 
 ACCESS = {"r": mmap.ACCESS_READ, "c": mmap.ACCESS_COPY, "r+": mmap.ACCESS_WRITE}
 
@@ -105,7 +110,10 @@ class Memory:
             limit = self.device.max_buffer_length // page * page
             extents = [(0, self._source.size)] if self._source.size <= limit else self._extents()
             self._spans = plan_spans(extents, limit)
-            self._bytes = memoryview(mmap.mmap(self._source.fd, self._source.size, access=ACCESS[self._mode]))
+            pages = mmap.mmap(self._source.fd, self._source.size, access=ACCESS[self._mode])
+            if LEAVES_CHILDREN_NOTHING:
+                _core._keep_from_children(pages)
+            self._bytes = memoryview(pages)
 
     def _wrap(self, start: int, end: int) -> _core.Buffer | None:
         """A buffer over whole pages of the map; None where Metal does not take them."""
