@@ -174,13 +174,13 @@ DEFECTS = [
            arrays=("same", "shifted")),
     # ---- divergent barriers ----
     Defect("some return before a barrier", f"«if (t > 40) return;»«»\n{BARRIER} /*1*/\nb[i] = a[i];",
-           "a thread waits at a threadgroup_barrier that thread .* never reaches: it has returned"),
+           "a thread waits at a threadgroup_barrier that thread .* never reaches: it has ended"),
     Defect("a barrier in each branch",
            f"if («t < 40»«t < 64»)\n  {BARRIER} /*1*/\nelse\n  {BARRIER} /*2*/\nb[i] = a[i];",
            "two threads of a threadgroup wait at different barriers"),
     Defect("not all go round as often",
            f"for (uint k = 0; k < 1 + «t / 32»«t / 64»; k++)\n  {BARRIER} /*1*/\nb[i] = a[i];",
-           "never reaches: it has returned"),
+           "never reaches: it has ended"),
     # ---- arrays of a thread ----
     Defect("past a local array",
            "float x[8];\nfor (uint k = 0; k < 8; k++) x[k] = a[i] * k;\nb[i] = «x[t]»«x[t % 8]»; /*1*/",
@@ -240,7 +240,7 @@ DEFECTS = [
     # ---- what all lanes of a SIMD-group must reach ----
     Defect("some lanes return before a SIMD-group's barrier",
            "if (simd == 1 && lane < 11 «»«&& lane > 31») return;\nsimdgroup_barrier(mem_flags::mem_none); /*1*/\nb[i] = a[i];",
-           r"a thread waits at a place for all lanes of a SIMD-group that thread \(32,0,0\) never reaches: it has returned: "
+           r"a thread waits at a place for all lanes of a SIMD-group that thread \(32,0,0\) never reaches: it has ended: "
            r"program_source:\d+:\d+, thread \(43,0,0\)"),
     Defect("a SIMD-group's barrier in each branch",
            "if («lane < 20»«lane < 32»)\n  simdgroup_barrier(mem_flags::mem_none); /*1*/\nelse\n  simdgroup_barrier(mem_flags::mem_threadgroup); /*2*/\nb[i] = a[i];",

@@ -153,7 +153,7 @@ describe_divergence(const soft_finding *finding, char text[SOFT_TEXT_NBYTES])
     bool is_barrier = finding->kind == SOFT_FOUND_BARRIER;
     if (finding->has_returned) {
         snprintf(text, SOFT_TEXT_NBYTES,
-                 "a thread waits at %s that thread (%u,%u,%u) never reaches: it has returned",
+                 "a thread waits at %s that thread (%u,%u,%u) never reaches: it has ended",
                  is_barrier ? "a threadgroup_barrier" : "a place for all lanes of a SIMD-group",
                  finding->returned[0], finding->returned[1], finding->returned[2]);
     }
