@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import html
 import itertools
 import json
 import os
@@ -397,7 +398,7 @@ PROGRAMS = [
 
 
 @pytest.mark.parametrize(("mistake", "program", "mended"), PROGRAMS, ids=[name for name, _, _ in PROGRAMS])
-def test_advice_is_exactly_where_it_belongs(mistake, program, mended, scale):
+def test_advice_is_exactly_where_it_belongs(mistake, program, mended, scale, tmp_path):
     for run, wanted in ((program, [mistake]), (mended, [])):
         softmetal.configure(latency_us=300 if mistake != "small kernels" else None)  # a read comes too early
         try:
@@ -413,6 +414,8 @@ def test_advice_is_exactly_where_it_belongs(mistake, program, mended, scale):
             assert file == __file__
             assert first < int(line) < first + 9
             assert only(advice).text in str(t.summary())
+            t.save(tmp_path / "t.html")
+            assert html.unescape((tmp_path / "t.html").read_text()).count(only(advice).text) == 1
 
 
 def test_kernels_that_take_longer_than_their_launch_are_not_small(scale):

@@ -11,7 +11,7 @@ from metal_dlpack.pages.style import whole_page
 
 from .lanes import end_of, lane_of, lanes_of, span_of, time_text
 from .records import Event, Wait, Work
-from .summary import Summary
+from .summary import Summary, line_of, numbers_of
 from .text import words_of
 from .time_drawing import CPU_WAIT, NO_BUFFER, colours_of
 
@@ -20,7 +20,7 @@ _STYLE = (
     "canvas{display:block;width:100%;touch-action:none;cursor:grab;border:1px solid var(--line);border-radius:4px}"
     "#said{min-height:3em;white-space:pre-wrap;overflow-wrap:anywhere}"
     "pre,#said{font:13px/1.45 ui-monospace,SFMono-Regular,Menlo,'DejaVu Sans Mono',monospace}"
-    "pre{overflow-x:auto}ul{padding-left:1.2rem}"
+    "pre{white-space:pre-wrap;overflow-wrap:anywhere}ul{padding-left:1.2rem}"
 )
 
 
@@ -37,8 +37,8 @@ def page_of(events: list[Event], summary: Summary, lost: int) -> str:
         ),
         element("canvas", id="lanes", tabindex=0, role="img", aria_label="lanes of threads and queues"),
         element("p", id="said"),
-        element("ul", *(element("li", advice.text) for advice in summary.advice)) if summary.advice else None,
-        element("pre", str(summary)),
+        element("ul", *(element("li", line_of(advice)) for advice in summary.advice)) if summary.advice else None,
+        element("pre", "\n".join(numbers_of(summary))),
         element("script", _data(events, summary.seconds), type="application/json", id="data"),
         element("script", Markup(resources.files(__package__).joinpath("zoom.js").read_text())),
     ]

@@ -53,22 +53,29 @@ class Summary:
         return sum(work.seconds for work in self.chain)
 
     def __str__(self) -> str:
-        lines = [f"timeline of {time_text(self.seconds)}"]
-        for title, totals in (("by kind", self.by_kind), ("by kernel", self.by_kernel), ("by line", self.by_line)):
-            if totals:
-                lines += [title, *map(_line, totals[:MOST_LINES])]
-                hidden = len(totals) - MOST_LINES
-                lines += [f"  and {hidden:,} more"] if hidden > 0 else []
-        lines.append(f"GPU idle while the CPU waited: {time_text(self.idle_seconds)}")
-        lines.append(f"copied though nobody asked: {nbytes_text(self.needless_nbytes)}")
-        if self.chain:
-            lines.append(f"longest chain: {len(self.chain):,} pieces, {time_text(self.chain_seconds)}")
-        for advice in self.advice:
-            place = f" [{os.path.basename(advice.place)}]" if advice.place else ""
-            lines.append(f"{advice.text}{place}")
-        return "\n".join(lines)
+        return "\n".join([f"timeline of {time_text(self.seconds)}", *numbers_of(self), *map(line_of, self.advice)])
 
     __repr__ = __str__
+
+
+def numbers_of(summary: Summary) -> list[str]:
+    """The sums, in lines."""
+    lines: list[str] = []
+    for title, totals in (("by kind", summary.by_kind), ("by kernel", summary.by_kernel), ("by line", summary.by_line)):
+        if totals:
+            lines += [title, *map(_line, totals[:MOST_LINES])]
+            hidden = len(totals) - MOST_LINES
+            lines += [f"  and {hidden:,} more"] if hidden > 0 else []
+    lines.append(f"GPU idle while the CPU waited: {time_text(summary.idle_seconds)}")
+    lines.append(f"copied though nobody asked: {nbytes_text(summary.needless_nbytes)}")
+    if summary.chain:
+        lines.append(f"longest chain: {len(summary.chain):,} pieces, {time_text(summary.chain_seconds)}")
+    return lines
+
+
+def line_of(advice: Advice) -> str:
+    """ "100 kernels of 2 µs each. ... [program.py:8]"."""
+    return f"{advice.text} [{os.path.basename(advice.place)}]" if advice.place else advice.text
 
 
 def _line(total: Total) -> str:
