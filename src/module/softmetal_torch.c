@@ -167,6 +167,21 @@ kernel_parameter_at(void *kernel, unsigned index)
     };
 }
 
+static void
+tell_what_is_given(void *commands, const metal_argument *arguments, int count)
+{
+    for (const metal_argument *one = arguments; one < arguments + count; one++) {
+        if (one->given != NULL) {
+            softmetal_host_gave(commands, &(softmetal_given){.index = one->index,
+                                                             .text = one->given,
+                                                             .is_strided = one->is_strided,
+                                                             .axes = one->axes,
+                                                             .steps = one->steps,
+                                                             .item_nbytes = one->item_nbytes});
+        }
+    }
+}
+
 static bool
 encode_kernel(void *commands, void *kernel, const metal_argument *arguments, int count,
               const size_t threads[3], const size_t group[3])
@@ -187,6 +202,7 @@ encode_kernel(void *commands, void *kernel, const metal_argument *arguments, int
                                            count, &grid) == BRIDGE_OK;
     if (is_encoded) {
         softmetal_host_encoded(commands); /* as above */
+        tell_what_is_given(commands, arguments, count);
     }
     return is_encoded;
 }

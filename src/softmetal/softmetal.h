@@ -7,6 +7,7 @@
 #ifndef SOFTMETAL_H
 #define SOFTMETAL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -51,6 +52,24 @@ int softmetal_register_kernel(const char *name, softmetal_kernel *run, unsigned 
  * `nbytes`, of which `before` lie before the offset, and no more.  Metal has no such call: the checker
  * looks. */
 void softmetal_note_view(const void *encoder, unsigned index, size_t before, size_t nbytes);
+
+/* What a kernel was given at an index, where its parameter does not say so. */
+typedef struct softmetal_given {
+    unsigned index;
+    const char
+        *text; /* how a finding ends: "as int, and ..."; of it at most 240 bytes are kept */
+    bool
+        is_strided; /* its items lie in another order, or apart; else they are of another type */
+    /* Of items apart: the axes, how many steps of how many bytes, the widest step first, each wider than
+     * all within it; a use of the gaps is told.  0: any use is. */
+    int axes;
+    const size_t (*steps)[2];
+    size_t item_nbytes;
+} softmetal_given;
+
+/* Of the kernel that was encoded last on this id<MTLCommandBuffer>: the checker tells it where the kernel
+ * first uses the argument.  Nothing, if the kernel is not a checked one.  Before it is committed. */
+void softmetal_host_gave(const void *commands, const softmetal_given *given);
 
 /* How many bytes one blit moves at most, a multiple of 8: SOFTMETAL_BLIT_LIMIT. */
 size_t softmetal_blit_limit(void);

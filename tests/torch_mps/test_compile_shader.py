@@ -29,7 +29,7 @@ DUMP = """kernel void {name}({parameters}, device uchar *out [[buffer(4)]], cons
         uint3 grid [[threads_per_grid]], uint3 group [[dispatch_threads_per_threadgroup]],
         uint3 i [[thread_position_in_grid]]) {{
     if (i.x + i.y + i.z != 0) return;
-    {body}
+    {body}  // softmetal: benign it reads what lies between a tensor's items too
     device uint *shape = (device uint *)(out + 64 * 9);
     for (uint axis = 0; axis < 3; axis++) {{ shape[axis] = grid[axis]; shape[3 + axis] = group[axis]; }}
 }}

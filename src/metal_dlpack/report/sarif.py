@@ -69,6 +69,14 @@ RULES = {
         "A shuffle or a broadcast names a lane that its group has not.",
         "Check the lane, also at the ends.",
     ),
+    "argument-type": (
+        "An argument is not of the type that the kernel reads, and nothing converts it.",
+        "Give the parameter's type: x.to(dtype), 2.0 for a float, arg_casts= for short numbers; or declare the other.",
+    ),
+    "argument-strides": (
+        "A kernel reads a strided tensor as if its items lay one after the other.",
+        "Give x.contiguous(), or the strides too.",
+    ),
     "stack-overflow": ("A thread's variables need too much stack.", "Use threadgroup or device memory."),
     "timeout": ("A kernel runs too long.", "Look for the loop at that line."),
     "barrier-flags": (

@@ -35,6 +35,12 @@ typedef struct metal_argument {
     metal_range range; /* the kernel may touch these bytes alone; `nbytes` 0: none */
     const void
         *bytes; /* or NULL; else `nbytes` of the range are copied from here, at most 4096 */
+    /* For the checker, where the parameter does not say what is given: softmetal_given.  NULL: it does */
+    const char *given;
+    bool is_strided;
+    int axes;
+    const size_t (*steps)[2];
+    size_t item_nbytes;
 } metal_argument;
 
 /* Called on the queue's thread when the GPU would write: the bytes reach `address`. */

@@ -31,6 +31,8 @@ class Arguments {
     Arguments(const Arguments &) = delete;
 
     void add(unsigned index, PyObject *value);
+    // Of what was added last: a Note of given.py.  False: an exception is set.
+    bool note(PyObject *given);
     std::vector<metal_argument> bound;
 
   private:
@@ -44,6 +46,7 @@ class Arguments {
     const std::string &name;
     std::vector<void *> rooms;
     std::vector<std::unique_ptr<char[]>> numbers;
+    std::vector<std::unique_ptr<size_t[][2]>> steps;
 };
 
 void
@@ -56,6 +59,29 @@ Arguments::add(unsigned index, PyObject *value)
     else {
         add_bytes(index, parameter, PyBytes_AS_STRING(value), size_t(PyBytes_GET_SIZE(value)));
     }
+}
+
+bool
+Arguments::note(PyObject *given)
+{
+    metal_argument &last = bound.back();
+    PyObject *axes;
+    int is_strided;
+    if (!PyArg_ParseTuple(given, "spnO!", &last.given, &is_strided, &last.item_nbytes,
+                          &PyTuple_Type, &axes)) {
+        return false;
+    }
+    last.is_strided = is_strided != 0;
+    last.axes = int(PyTuple_GET_SIZE(axes));
+    steps.emplace_back(new size_t[size_t(last.axes)][2]);
+    last.steps = steps.back().get();
+    for (int axis = 0; axis < last.axes; axis++) {
+        size_t *step = steps.back()[size_t(axis)];
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(axes, axis), "nn", &step[0], &step[1])) {
+            return false;
+        }
+    }
+    return true;
 }
 
 void
@@ -147,13 +173,13 @@ PyObject *
 launch_kernel(PyObject *, PyObject *given)
 {
     HANDLE_TH_ERRORS
-    PyObject *kernel, *values;
+    PyObject *kernel, *values, *notes;
     const char *name;
     size_t threads[3], group[3];
     int error_index;
-    if (!PyArg_ParseTuple(given, "OsO!(nnn)(nnn)i", &kernel, &name, &PyTuple_Type, &values,
+    if (!PyArg_ParseTuple(given, "OsO!(nnn)(nnn)iO", &kernel, &name, &PyTuple_Type, &values,
                           &threads[0], &threads[1], &threads[2], &group[0], &group[1],
-                          &group[2], &error_index)) {
+                          &group[2], &error_index, &notes)) {
         return nullptr;
     }
     std::string text(name);
@@ -162,8 +188,14 @@ launch_kernel(PyObject *, PyObject *given)
                 PyTuple_GET_SIZE(values), " arguments are given, and Metal binds at most ",
                 most_arguments, ".");
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(values); i++) {
-        if (i != error_index) {
-            arguments.add(unsigned(i), PyTuple_GET_ITEM(values, i));
+        if (i == error_index) {
+            continue;
+        }
+        size_t count = arguments.bound.size();
+        arguments.add(unsigned(i), PyTuple_GET_ITEM(values, i));
+        PyObject *note = notes == Py_None ? Py_None : PyList_GET_ITEM(notes, i);
+        if (note != Py_None && arguments.bound.size() > count && !arguments.note(note)) {
+            return nullptr;
         }
     }
     if (threads[0] != 0 && threads[1] != 0 && threads[2] != 0) {

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib
 import math
 import os
 import re
@@ -24,6 +25,8 @@ from _metal_dlpack_imports import when_imported
 from metal_dlpack import _core
 from metal_dlpack.compile_errors import CompileError
 from metal_dlpack.report import places, recording, with_lines
+
+from .given import Parameters, no_cast
 
 # ---- torch's functions ----
 
@@ -138,10 +141,13 @@ _INT32 = range(-(2**31), 2**31)
 class MetalKernel:
     """A kernel of torch.mps.compile_shader."""
 
-    __slots__ = ("_kernel", "_needed")
+    __slots__ = ("_kernel", "_known", "_needed")
 
     def __init__(self, kernel: _core.Kernel) -> None:
         self._kernel = kernel
+        # By its name: softmetal is what switches this room on.  Of a kernel that is not checked nobody asks.
+        is_checked = importlib.import_module("metal_dlpack.softmetal")._checks_kernels()
+        self._known = Parameters(kernel) if is_checked else None
         self._needed = {one.index: one for one in kernel.arguments if one.kind == "buffer"}
         if len(self._needed) < len(kernel.arguments):
             raise TypeError(
@@ -189,6 +195,7 @@ class MetalKernel:
             (*extents, 1, 1)[:3],
             (*self._group(extents, group), 1, 1)[:3],
             error_index,
+            None if self._known is None else self._known.notes(args, cast_of),
         )
 
     def _check_all_given(self, count: int, error_index: int) -> None:
@@ -249,7 +256,7 @@ _FLOATS = {"fp16": torch.float16, "bf16": torch.bfloat16}
 def _casts(given: Any) -> Callable[[int], str]:
     """The cast of each place: of arg_casts=, one for all, or a dict by place; "": none."""
     if given is None:
-        return lambda place: ""
+        return no_cast
     if isinstance(given, str):
         return lambda place: given
     if not isinstance(given, dict):

@@ -443,4 +443,18 @@ softmetal_host_encoded(const void *commands)
     }
 }
 
+void
+softmetal_host_gave(const void *commands, const softmetal_given *given)
+{
+    SoftMetalCommandBuffer *buffer = (SoftMetalCommandBuffer *)commands;
+    const soft_pass *pass = buffer->_program.pass_count == 0 ? NULL : [buffer openPass];
+    soft_dispatch *dispatch = pass == NULL || pass->command_count == 0
+                                  ? NULL
+                                  : pass->commands[pass->command_count - 1].dispatch;
+    const soft_loaded_image *image = dispatch == NULL ? NULL : dispatch->kernel.image;
+    if (image != NULL && image->image->is_checked) {
+        soft_dispatch_gave(dispatch, given);
+    }
+}
+
 @end

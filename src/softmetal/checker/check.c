@@ -402,7 +402,14 @@ access_elsewhere(soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how, s
     if (range == NULL) {
         return;
     }
+    if (range->given != NULL) {
+        soft_given_touch(check, range, at, nbytes, how, site->code);
+    }
+    bool is_asked = soft_given_has_gaps(range);
     if (range->shadow->nbytes == 0) { /* nobody writes there, so nothing can race */
+        if (is_asked) {
+            return;
+        }
         site->low = range->base;
         site->span = range->nbytes - nbytes + 1;
         return;
@@ -411,7 +418,7 @@ access_elsewhere(soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how, s
         soft_check_stop_without_memory(check);
     }
     site->range = range;
-    site->era = check->era;
+    site->era = is_asked ? check->era - 1 : check->era;
     soft_series_touch(check, range, at, nbytes, how, site);
 }
 

@@ -35,6 +35,7 @@ add_view(soft_check *check, uint32_t index)
         .is_writable = facts->is_written,
         .fresh = soft_fresh_first(fresh, base, nbytes) == NULL ? NULL : fresh,
         .number = index,
+        .given = soft_given_find(launch, index),
     };
 }
 

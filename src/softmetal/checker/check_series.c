@@ -117,7 +117,7 @@ count_threads(soft_check *check, const soft_series *asked, soft_site *site)
 {
     soft_u32 left = check->row_end - check->watch->thread;
     if (left < SHORTEST || asked->how & SOFT_ACCESS_ATOMIC ||
-        asked->range->shadow->is_fresh_read) {
+        asked->range->shadow->is_fresh_read || soft_given_has_gaps(asked->range)) {
         return 1;
     }
     if (site->idle > 0) {

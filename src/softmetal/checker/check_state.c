@@ -149,17 +149,19 @@ is_unwritten(const soft_finding *finding)
     return finding->kind == SOFT_FOUND_UNWRITTEN || finding->kind == SOFT_FOUND_UNWRITTEN_READ;
 }
 
+/* Of an argument, not of its lines: none is another's. */
 static bool
-is_output(const soft_finding *finding)
+is_single(const soft_finding *finding)
 {
-    return finding->kind == SOFT_FOUND_UNWRITTEN_OUTPUT;
+    return finding->kind == SOFT_FOUND_UNWRITTEN_OUTPUT || finding->kind == SOFT_FOUND_TYPE ||
+           finding->kind == SOFT_FOUND_STRIDES;
 }
 
 static bool
 is_same(const soft_finding *finding, char (*lines)[SOFT_LINE_NBYTES], const soft_finding *other,
         char (*others)[SOFT_LINE_NBYTES])
 {
-    return !is_output(finding) && !is_output(other) && finding->count == other->count &&
+    return !is_single(finding) && !is_single(other) && finding->count == other->count &&
            is_unwritten(finding) == is_unwritten(other) && strcmp(lines[0], others[0]) == 0 &&
            strcmp(lines[1], others[1]) == 0;
 }
@@ -189,7 +191,7 @@ static bool
 is_survived(const soft_finding *finding)
 {
     return finding->kind == SOFT_FOUND_RACE || finding->kind == SOFT_FOUND_GROUP_RACE ||
-           is_unwritten(finding) || is_output(finding);
+           is_unwritten(finding) || is_single(finding);
 }
 
 bool

@@ -5,6 +5,7 @@
  *       │  check_memory.c    which memory is the kernel's: views, threadgroup memory
  *       │  check_races.c     an access against what the shadow remembers
  *       │  check_outputs.c   what a launch wrote, and left unwritten
+ *       │  check_given.c     what an argument was given against its parameter
  *       │  check_count.h     instead of these: accesses are counted
  *       ▼
  *     check_state.h      the launch; who is where; what was found; the end
@@ -49,9 +50,10 @@ typedef struct soft_range {
     int memory;          /* SOFT_DEVICE_MEMORY, SOFT_THREADGROUP_MEMORY */
     bool is_variable;    /* of the kernel, not an argument */
     bool is_writable;
-    soft_fresh *fresh; /* borrowed; NULL: all was written before the launch */
-    uint32_t number;   /* index of the argument, or the translator's of the variable */
-    uint32_t counted;  /* check_count.c's number of it */
+    soft_fresh *fresh;       /* borrowed; NULL: all was written before the launch */
+    uint32_t number;         /* index of the argument, or the translator's of the variable */
+    uint32_t counted;        /* check_count.c's number of it */
+    const soft_given *given; /* NULL: what its parameter says, or it is told */
 } soft_range;
 
 /* Accesses by one instruction: thread t's, if it makes one, is at `low` + `step` * (t - `first`'s).
@@ -184,6 +186,21 @@ soft_race_settle(soft_check *check)
     if (__builtin_expect(check->rewrite.range != NULL, 0)) {
         soft_race_judge(check);
     }
+}
+
+/* ---- check_given.c: what an argument was given against its parameter ---- */
+
+/* Of a launch's view: what is known of it, or NULL. */
+const soft_given *soft_given_find(const soft_launch *launch, uint32_t index);
+/* An access within a range that has one: told once, unless it is meant. */
+void soft_given_touch(soft_check *check, const soft_range *range, uintptr_t at, size_t nbytes,
+                      soft_u32 how, const void *site);
+
+/* Has each access to be asked for? */
+static inline bool
+soft_given_has_gaps(const soft_range *range)
+{
+    return range->given != NULL && range->given->axes > 0;
 }
 
 /* ---- check_series.c: accesses that are looked at together ---- */

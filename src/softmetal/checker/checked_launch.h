@@ -7,11 +7,25 @@
 #ifndef SOFT_CHECKED_LAUNCH_H
 #define SOFT_CHECKED_LAUNCH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "metal_dlpack/msl/include/softmetal_kernel.h"
 
 #define SOFT_MOST_PLACES 128 /* threadgroup variables and arguments of one kernel */
+
+#define SOFT_GIVEN_NBYTES 240
+
+/* What an argument was given, where its parameter does not say so: softmetal_given, kept. */
+typedef struct soft_given {
+    struct soft_given *next;
+    soft_u32 index;
+    bool is_strided;
+    int axes;
+    size_t item_nbytes;
+    char text[SOFT_GIVEN_NBYTES];
+    size_t steps[][2];
+} soft_given;
 
 /* What is launched.  All of it is borrowed until soft_check_end. */
 typedef struct soft_check_launch {

@@ -183,6 +183,18 @@ describe_output(const soft_finding *finding, const soft_image *image, const char
 }
 
 static void
+describe_given(const soft_finding *finding, const char *name, char text[SOFT_TEXT_NBYTES])
+{
+    const char *does = finding->is_write[0] ? "writes" : "reads";
+    char bytes[64] = "";
+    if (finding->nbytes > 0) {
+        name_bytes(finding->offset, finding->nbytes, bytes, sizeof bytes);
+    }
+    snprintf(text, SOFT_TEXT_NBYTES, "a thread %s %s%s%s %s", does, bytes,
+             bytes[0] == '\0' ? "" : " of ", name, finding->given);
+}
+
+static void
 describe_index(const soft_finding *finding, char text[SOFT_TEXT_NBYTES])
 {
     const char *what = finding->kind == SOFT_FOUND_ARRAY ? "an array" : "a vector";
@@ -236,6 +248,8 @@ soft_finding_describe(const soft_finding *finding, const soft_image *image,
         snprintf(text, SOFT_TEXT_NBYTES, "a thread asks for the value of lane %llu of %llu",
                  (unsigned long long)finding->first, (unsigned long long)finding->second);
         break;
+    case SOFT_FOUND_TYPE:
+    case SOFT_FOUND_STRIDES: describe_given(finding, name, text); break;
     case SOFT_FOUND_FAULT:
         snprintf(text, SOFT_TEXT_NBYTES, "a thread touches address 0x%zx, which is no memory",
                  (size_t)finding->first);

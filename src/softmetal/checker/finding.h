@@ -34,6 +34,8 @@
     X(SOFT_FOUND_DIVISION, "division-by-zero") \
     X(SOFT_FOUND_SHIFT, "shift-amount") \
     X(SOFT_FOUND_LANE, "lane-index") \
+    X(SOFT_FOUND_TYPE, "argument-type") \
+    X(SOFT_FOUND_STRIDES, "argument-strides") \
     X(SOFT_FOUND_STACK, "stack-overflow") \
     X(SOFT_FOUND_OVERDUE, "timeout")
 
@@ -79,7 +81,8 @@ typedef struct soft_finding {
      * number.  LANE: the lane, and how many its group has.  UNWRITTEN_OUTPUT: how many items, and the
      * last one.  OVERDUE: seconds.  NO_MEMORY: not 0, if a loop is too long to be counted. */
     uint64_t first, second;
-    uint64_t times; /* in this launch */
+    uint64_t times;    /* in this launch */
+    const char *given; /* TYPE, STRIDES: how the sentence ends; borrowed from the launch */
 } soft_finding;
 
 #define SOFT_TEXT_NBYTES 480

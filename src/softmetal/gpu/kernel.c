@@ -2,6 +2,7 @@
 #include "softmetal/gpu/kernel.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -148,9 +149,35 @@ soft_dispatch_free(soft_dispatch *dispatch)
     for (int index = 0; index < dispatch->count; index++) {
         free(dispatch->arguments[index].bytes);
     }
+    soft_given *given = dispatch->given;
+    while (given != NULL) {
+        soft_given *next = given->next;
+        free(given);
+        given = next;
+    }
     soft_image_release(dispatch->kernel.image);
     soft_image_release(dispatch->kernel.counting);
     free(dispatch);
+}
+
+void
+soft_dispatch_gave(soft_dispatch *dispatch, const softmetal_given *from)
+{
+    size_t axes = (size_t)from->axes;
+    soft_given *given = malloc(sizeof *given + axes * sizeof given->steps[0]);
+    if (given == NULL) {
+        return;
+    }
+    given->next = dispatch->given;
+    given->index = from->index;
+    given->is_strided = from->is_strided;
+    given->axes = from->axes;
+    given->item_nbytes = from->item_nbytes;
+    snprintf(given->text, sizeof given->text, "%s", from->text);
+    if (axes > 0) {
+        memcpy(given->steps, from->steps, axes * sizeof given->steps[0]);
+    }
+    dispatch->given = given;
 }
 
 static void *
@@ -202,7 +229,9 @@ run_image(const soft_dispatch *dispatch, char **text)
 {
     soft_loaded_image *image =
         dispatch->count_tag != 0 ? dispatch->kernel.counting : dispatch->kernel.image;
-    soft_launch launch = {.kernel = image->name, .count_tag = dispatch->count_tag};
+    soft_launch launch = {.kernel = image->name,
+                          .count_tag = dispatch->count_tag,
+                          .given = dispatch->given};
     soft_fresh *fresh[SOFT_MOST_ARGUMENTS];
     bool is_fresh = find_fresh(dispatch, fresh);
     launch.fresh = is_fresh ? fresh : NULL;

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "softmetal/checker/checked_launch.h"
 #include "softmetal/gpu/soft_storage.h"
 #include "softmetal/kernels/image.h"
 #include "softmetal/softmetal.h"
@@ -43,6 +44,7 @@ typedef struct soft_dispatch {
     size_t grid[3], group[3]; /* threads */
     soft_u32 threadgroup_nbytes[SOFT_MOST_ARGUMENTS];
     uint64_t count_tag; /* counts.h; 0: it is not counted */
+    soft_given *given;  /* owned */
     int count;          /* one more than the highest index of an argument */
     soft_argument arguments[];
 } soft_dispatch;
@@ -58,6 +60,9 @@ void soft_dispatch_free(soft_dispatch *dispatch); /* NULL is allowed */
 /* The argument at an index below SOFT_MOST_ARGUMENTS, of a dispatch of soft_dispatch_new: empty. */
 soft_argument *soft_dispatch_clear_argument(soft_dispatch *dispatch, size_t index);
 bool soft_argument_set_bytes(soft_argument *argument, const void *bytes, size_t nbytes);
+
+/* Keep what an argument was given, for the checker.  Nothing, where there is no memory for it. */
+void soft_dispatch_gave(soft_dispatch *dispatch, const softmetal_given *given);
 
 /* Every thread of the grid.  False: the kernel was stopped; `*text` says why, malloc'ed. */
 bool soft_dispatch_run(const soft_dispatch *dispatch, char **text);

@@ -37,6 +37,7 @@ typedef struct soft_launch {
     soft_u32 foreign;
     /* Of each buffer, which bytes nobody has written (fresh.h); NULL: all are written.  The checker's. */
     struct soft_fresh *const *fresh;
+    const struct soft_given *given; /* The checker's: of some arguments, what they were given */
 } soft_launch;
 
 /* One thread of a kernel: what its attributes ask for. */
