@@ -39,6 +39,10 @@ PROGRAMS = {
     "'-m', 'metal_dlpack.softmetal', '--report', 'own.json') == 1",
     "it is spawned": SPAWNED + "child = spawn.Process(target=run, args=(3,))\n    child.start()\n    child.join()",
     "a pool is terminated": SPAWNED + "with spawn.Pool(2) as pool: pool.map(run, [1, 1, 1], chunksize=1)",
+    "it becomes another": "run(1)\nassert start('x = md.zeros(64); K(x, n=64, group=64); os.execlp(sys.executable, sys.executable, "
+    "\"work.py\", \"run(1)\")', env={**os.environ, 'SOFTMETAL_LATENCY_US': '200000'}) == 0",
+    "the program becomes another": "run(1)\ntry: os.execv('/no such', ['it'])\nexcept OSError: run(1)\n"
+    "os.execl(sys.executable, sys.executable, 'work.py', 'run(1)')",
     "it forks": "run(3)\nif (child := os.fork()) == 0: sys.exit()\nos.waitpid(child, 0)",
 }  # fmt: skip
 

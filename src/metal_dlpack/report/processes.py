@@ -86,12 +86,16 @@ class _Leaving:
         if time.monotonic() - self._written < patience * self._took or not self._turn.acquire(blocking=False):
             return
         try:
+            self.leave_so_far()
+        finally:
+            self._turn.release()
+
+    def leave_so_far(self) -> None:
+        with self._turn:
             begin = time.monotonic()
             self._write(building.build(recording.read()))
             self._written = time.monotonic()
             self._took = self._written - begin
-        finally:
-            self._turn.release()
 
     def _write(self, report: building.Report) -> None:
         if report["kernels"] or report["findings"]:
@@ -120,6 +124,12 @@ def leave() -> None:
     """Leave the report of this process, if somebody gathers it, and record nothing more."""
     if _leaving is not None:
         _leaving.leave()
+
+
+def leave_so_far() -> None:
+    """The same, and go on recording."""
+    if _leaving is not None:
+        _leaving.leave_so_far()
 
 
 def _own() -> building.Report:

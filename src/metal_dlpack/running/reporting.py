@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import os
 import signal
 import sys
@@ -19,8 +20,8 @@ from metal_dlpack.report import files, processes, silences
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import NoReturn
+    from collections.abc import Callable, Iterable
+    from typing import Any, NoReturn
 
 #: So long the end waits for kernels that still run.
 IDLE_MS = 10_000
@@ -50,6 +51,13 @@ class Ending:
             leave(status or found)
 
         os._exit = end_at_once
+        for name in ("execv", "execve"):  # all others call one of these
+            setattr(os, name, functools.partial(self._exec, getattr(os, name)))
+
+    def _exec(self, usual: Callable[..., NoReturn], *arguments: Any) -> NoReturn:
+        if not self._has_ended and os.getpid() == self._process:
+            self.before_exec(*arguments)
+        usual(*arguments)
 
     def _at_exit(self) -> None:
         status = self.end()
@@ -65,6 +73,10 @@ class Ending:
 
     def finish(self, is_idle: bool) -> int:
         """What is done; not `is_idle`: kernels still run."""
+        raise NotImplementedError
+
+    def before_exec(self, path: Any, words: Any, environment: Any = None) -> None:
+        """Another program is to take the place of this one; if it cannot, this one goes on."""
         raise NotImplementedError
 
     def _terminate(self, number: int, _: object) -> None:
@@ -103,6 +115,16 @@ class Reporting(Ending):
             return 1
         return 2 if self.is_strict and not whole["kernels"] else 0
 
+    def before_exec(self, path: Any, words: Any, environment: Any = None) -> NoReturn:
+        """Let it run as a child, whose findings count, and end as it does."""
+        path = f"/proc/self/fd/{path}" if isinstance(path, int) else path
+        process = os.posix_spawn(path, words, os.environ if environment is None else environment)
+        with contextlib.suppress(ValueError):  # not in the main thread
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to both
+            signal.signal(signal.SIGTERM, lambda number, _: os.kill(process, number))
+        status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+        os._exit(status if status >= 0 else 128 - status)
+
 
 class Child(Ending):
     """Leave the report of this process to the one that gathers."""
@@ -111,6 +133,10 @@ class Child(Ending):
         """0: the other says what was found."""
         processes.leave()
         return 0
+
+    def before_exec(self, path: Any, words: Any, environment: Any = None) -> None:
+        settle(IDLE_MS)
+        processes.leave_so_far()
 
 
 def begin_as_child() -> None:
