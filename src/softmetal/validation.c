@@ -56,12 +56,15 @@ soft_validation_again(soft_report kind, const char *format, ...)
     va_end(arguments);
 }
 
-/* Does it stand in a report at the program's end, which an abort would lose? */
-static bool
-is_told_at_the_end(soft_report kind)
+void
+soft_validation_print(soft_report kind, const char *format, ...)
 {
-    return kind == SOFT_REPORT_KERNEL &&
-           soft_settings_get(SOFT_KERNEL_CHECK) == SOFT_CHECK_REPORT;
+    char text[TEXT_SIZE];
+    va_list arguments;
+    va_start(arguments, format);
+    keep(kind, format, arguments, text);
+    va_end(arguments);
+    fprintf(stderr, "%s\n", text);
 }
 
 void
@@ -73,8 +76,7 @@ soft_validation_insist(soft_report kind, const char *format, ...)
     keep(kind, format, arguments, text);
     va_end(arguments);
     fprintf(stderr, "%s\n", text);
-    if (soft_settings_get(SOFT_VALIDATION_MODE) != 0 && soft_validation_is_on() &&
-        !is_told_at_the_end(kind)) {
+    if (soft_settings_get(SOFT_VALIDATION_MODE) != 0 && soft_validation_is_on()) {
         void *frames[MOST_FRAMES];
         backtrace_symbols_fd(frames, backtrace(frames, MOST_FRAMES), STDERR_FILENO);
         abort();

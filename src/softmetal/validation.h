@@ -43,6 +43,9 @@ bool soft_validation_is_on(void);
 /* Report whether validation is on or off: for what would hang or corrupt memory. */
 __attribute__((format(printf, 2, 3))) void soft_validation_insist(soft_report kind,
                                                                   const char *format, ...);
+/* The same of what a report at the program's end has, which an abort would lose. */
+__attribute__((format(printf, 2, 3))) void soft_validation_print(soft_report kind,
+                                                                 const char *format, ...);
 /* The same of what was printed before: counted, and kept as the last text. */
 __attribute__((format(printf, 2, 3))) void soft_validation_again(soft_report kind,
                                                                  const char *format, ...);

@@ -72,6 +72,42 @@ def test_what_a_child_ran_and_what_was_found_in_it(tmp_path, program):
         assert json.loads((tmp_path / "own.json").read_text())["findings"][0]["launches"] == 2
 
 
+TORCH = """
+import multiprocessing, subprocess, sys
+
+def race():
+    import torch
+    k = torch.mps.compile_shader("kernel void f(device float *x, uint i [[thread_position_in_grid]]) { x[i] = x[i ^ 1]; }")
+    x = torch.zeros(8, device="mps")
+    for _ in range(3): k.f(x)
+
+def test_it():
+"""
+STARTS = {
+    "a subprocess": "subprocess.run([sys.executable, '-c', 'import test_it; test_it.race()'], check=True)",
+    "spawned": "p = multiprocessing.get_context('spawn').Process(target=race)\n    p.start()\n    p.join()",
+    "of a fork server": "p = multiprocessing.get_context('forkserver').Process(target=race)\n    p.start()\n    p.join()",
+}
+
+
+@pytest.mark.needs_torch
+@pytest.mark.needs_no_sanitizer
+@pytest.mark.parametrize(
+    ("start", "words"),
+    [
+        ("a subprocess", ["-m", "metal_dlpack.softmetal", "--strict", "--report", "r.json", "test_it.py"]),
+        ("spawned", ["-m", "pytest", "-p", "no:cacheprovider", "--softmetal-report", "r.json"]),
+        pytest.param("of a fork server", ["-m", "metal_dlpack.softmetal", "--report", "r.json", "test_it.py"], marks=pytest.mark.long),
+    ],
+)  # fmt: skip
+def test_kernels_of_torchs_in_a_child_that_does_not_know_of_us_fail_the_run(tmp_path, start, words):
+    (tmp_path / "test_it.py").write_text(f"{TORCH}    {STARTS[start]}\n\nif __name__ == '__main__':\n    test_it()\n")
+    done = run_child(words, cwd=tmp_path, PYTEST_ADDOPTS=None)
+    assert done.returncode == 1, done.stdout + done.stderr
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert [one["kind"] for one in report["findings"]] == ["race"]
+
+
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGABRT"])
 def test_of_a_child_that_is_killed_there_is_what_it_had_left(tmp_path, name):
     code = f"run(1); from metal_dlpack import softmetal; softmetal.wait_idle(); os.kill(os.getpid(), signal.{name})"

@@ -230,9 +230,11 @@ soft_findings_say(const soft_findings *findings, const soft_check_launch *launch
         }
         if (!is_silent) {
             bool is_last = findings->has_more && i + 1 == findings->count;
-            (is_news ? soft_validation_insist
-                     : soft_validation_again)(SOFT_REPORT_KERNEL, "%s%s", text,
-                                              is_last ? " (There are more.)" : "");
+            bool is_told_later = recorder != NULL || only_reports;
+            (!is_news        ? soft_validation_again
+             : is_told_later ? soft_validation_print
+                             : soft_validation_insist)(SOFT_REPORT_KERNEL, "%s%s", text,
+                                                       is_last ? " (There are more.)" : "");
         }
     }
     return fails;
