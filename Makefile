@@ -4,7 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 ifneq ($(PYTHON),python3)
-version_of = $(shell $(1) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+version_of = $(shell '$(1)' -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
 VERSION := $(call version_of,$(PYTHON))
 ifneq ($(VERSION),$(call version_of,python3))
 VENV := .venv-$(VERSION)

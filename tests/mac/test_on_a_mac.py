@@ -4,6 +4,7 @@ import importlib
 import io
 import os
 import re
+import subprocess
 import sys
 import tempfile
 import threading
@@ -131,6 +132,30 @@ def test_the_suite_is_asked_in_all_its_folders(script):
 ])  # fmt: skip
 def test_a_leaks_that_could_not_look_has_found_nothing_out(told, count):
     assert leaks_counted(told) == count
+
+
+MAKE = """#!/bin/sh
+printf '%s\\n' "$@" >"$SAID"
+exit 3
+"""
+
+
+def test_a_checkout_and_a_python_with_a_space_in_their_paths_are_built(script, monkeypatch, tmp_path):
+    """make cuts a target at its spaces: VENV is a name in the checkout, and PYTHON is used in commands alone."""
+    tool, said, real = tmp_path / "make", tmp_path / "said", dict(os.environ)
+    tool.write_text(MAKE)
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("SAID", str(said))
+    monkeypatch.delenv(script.IS_SET_UP, raising=False)
+    monkeypatch.setattr(script, "has_package", lambda: False)
+    monkeypatch.setattr(script.sys, "executable", "/Users/a b/python3")
+    with pytest.raises(SystemExit, match="The build failed"):
+        script.set_up()
+    assert said.read_text().splitlines() == ["build", "PYTHON=/Users/a b/python3", "VENV=.venv"]
+    asked = subprocess.run(["make", "-n", *said.read_text().splitlines()[:2], "VENV=.another"], cwd=ROOT, env=real,
+                           capture_output=True, text=True, check=True).stdout  # fmt: skip
+    assert asked.startswith("PYTHON='/Users/a b/python3' tools/prepare '.another'"), asked
 
 
 SW_VERS = """#!/bin/sh
