@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 
 from . import _core
 
@@ -45,11 +46,26 @@ def pointers() -> tuple[int, int, str] | bool:
     """How torch holds its own memory on MPS and ours, and its version.  True: it runs on neither.  False: not now."""
     torch = with_mps()
     if torch is None:
+        if "torch" in sys.modules and sys.platform != "darwin":
+            _warn_of_no_mps()
         return "torch" in sys.modules
     try:
         return own_pointer(torch), our_pointer(torch), torch.__version__
     except RuntimeError:
         return False  # torch gives no memory on MPS now, as in a forked child, and runs nothing on ours either
+
+
+def _warn_of_no_mps() -> None:
+    """Once, at the user's line: what torch says itself, of any operator and of print(), is a page that helps nobody."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith((__name__, "torch.")):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(
+        "PyTorch has no mps here: it holds this Metal tensor, and fails to print it or to compute with it ('Could not "
+        "run aten::...'). Call metal_dlpack.softmetal.torch_mps() before, or pass a.host, for a tensor on the CPU.",
+        RuntimeWarning,
+        stacklevel=level,
+    )
 
 
 def is_negated(tensor: object) -> bool:

@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+from children import output_of
 from dlpack_structs import Producer
 
 import metal_dlpack as md
@@ -146,3 +147,22 @@ def test_explain_says_so_where_the_trial_was_refused(torch, mps, monkeypatch):
         found = md.explain(md.zeros(4), consumer="torch")
         assert (found.outcome, "by its address" in str(found)) == (said, said == "refusal")
     assert torch_facts.with_mps() is torch
+
+
+#: The one that has no mps is torch as it is installed: this process may have switched it on.
+WITHOUT_MPS = """
+import warnings
+import metal_dlpack as md, torch
+a = md.ones((2, 2))
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    torch.from_dlpack(a.host), {first}, torch.from_dlpack(a)
+print([(one.category.__name__, one.filename, one.lineno, "softmetal.torch_mps()" in str(one.message)) for one in told])
+"""
+
+
+@pytest.mark.needs_softmetal
+@pytest.mark.needs_torch
+@pytest.mark.parametrize("first", ["torch.from_dlpack(a)", "a.to(torch)"])
+def test_the_first_export_to_a_torch_without_mps_tells_the_way_once(first):
+    assert output_of(WITHOUT_MPS.format(first=first)) == "[('RuntimeWarning', '<string>', 7, True)]\n"
