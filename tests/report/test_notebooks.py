@@ -14,7 +14,7 @@ import hashlib, json, os, sys
 from IPython.core.interactiveshell import InteractiveShell
 shell = InteractiveShell.instance()
 if sys.argv[1] == "files":
-    name = lambda text, *_: f"/tmp/ipykernel_1/{hashlib.md5(text.encode()).hexdigest()}.py"
+    name = lambda text, *_: f"/nowhere/ipykernel_1/{hashlib.md5(text.encode()).hexdigest()}.py"
     shell.compile.get_code_name = name
 for cell in json.loads(sys.argv[2]):
     done = shell.run_cell(cell, store_history=True)
@@ -102,7 +102,7 @@ def refused_at(cells, kind):
     for number, line in enumerate(said, 1):
         assert "use of undeclared identifier 'unknown'" in line
         assert line.endswith(f" In [{number}] {2 + DOWN}")
-        assert "/tmp" not in line and "program_source" not in line
+        assert "nowhere" not in line and "program_source" not in line
 
 
 def failures(done):
