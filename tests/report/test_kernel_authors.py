@@ -10,7 +10,10 @@ from kernel_images import EACH_COMPILER, command_of
 from recipes import blocks
 
 PAGE = "docs/kernel_authors.md"
-PROGRAM, *REPORTS = (block.text for block in blocks(PAGE) if block.language in ("python", "text"))
+PROGRAM, *REPORTS, TORCH = sorted(
+    (block.text for block in blocks(PAGE) if block.language in ("python", "text")),
+    key=lambda text: text.startswith("# scale.py"),
+)
 (WORKFLOW,) = (yaml.safe_load(block.text) for block in blocks(PAGE) if block.language == "yaml")
 MENDS = (
     ("x[i - 1]", "x[max(i - 1, 0)]"),
@@ -38,6 +41,22 @@ def test_the_program_of_the_page_is_reported_as_it_says_until_it_is_mended(tmp_p
     done = check(tmp_path, program, compiler)
     assert (done.returncode, "0 findings" in done.stderr) == (0, True), done.stderr
     assert done.stdout.startswith("array([0.333333, 1, 2, 3], dtype=float32)")
+
+
+@pytest.mark.needs_torch
+def test_the_report_of_the_page_s_kernel_of_torch_s_says_what_its_picture_shows(tmp_path):
+    (tmp_path / "scale.py").write_text(TORCH)
+    words = ["-m", "metal_dlpack.softmetal", "--report", "kernels.html", "scale.py"]
+    assert run_child(words, cwd=tmp_path).returncode == 1
+    text = (tmp_path / "kernels.html").read_text()
+    for part in ("1 finding<", "scale.py:8:14</code>: thread (232,0,0)", "arguments: x float32 (25, 40), by float"):
+        assert part in text
+    mended = TORCH.replace("constant float &by,", "constant float &by, constant uint &n,").replace(
+        "x[i] *=", "if (i < n) x[i] *="
+    )
+    (tmp_path / "scale.py").write_text(mended.replace("2.0, threads", "2.0, x.numel(), threads"))
+    done = run_child(words, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "2000.0\n"), done.stderr
 
 
 def test_the_workflow_s_command_finds_it_in_a_test_of_a_package(tmp_path):
