@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from children import run_child
 from places import DOCS
 
-from metal_dlpack.msl import cache
+from metal_dlpack.msl import cache, for_softmetal
 
 SOMEBODY = 12345  # a user that is not this one
 
@@ -363,6 +364,26 @@ def test_a_home_that_is_read_only_is_a_sentence(monkeypatch, tmp_path):
         refused("read-only file system")
 
 
+def test_a_folder_that_is_read_only_serves_what_it_has(place, monkeypatch):
+    """As in an image of a container: only what is missing there is made elsewhere."""
+    path = cache.made(["key"], ".so", lambda path: path.write_bytes(b"image"))
+
+    def read_only(*_arguments, **_options):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
+    monkeypatch.setattr(os, "utime", read_only)
+    assert cache.made(["key"], ".so", refuses) == path
+    real = tempfile.TemporaryDirectory
+    monkeypatch.setattr(
+        tempfile,
+        "TemporaryDirectory",
+        lambda suffix, prefix, folder, **more: (read_only if folder == place else real)(suffix, prefix, folder, **more),
+    )
+    with pytest.warns(RuntimeWarning, match="used: read-only file system\\. Kernels"):
+        assert cache.made(["other"], ".so", lambda path: path.write_bytes(b"image")).parent != place
+
+
 @pytest.mark.skipif(not os.access("/dev/full", os.W_OK), reason="no /dev/full")
 def test_a_full_disk_is_a_sentence_and_the_kernel_is_made_elsewhere(place):
     def fills(path):
@@ -383,6 +404,8 @@ def test_where_the_temporary_folder_fails_too_the_error_is_raised(place):
 
     with pytest.warns(RuntimeWarning, match="no space left"), pytest.raises(OSError, match="No space left"):
         cache.made(["key"], ".so", full)
+    code, said = for_softmetal._answer(lambda: full(None))
+    assert code == for_softmetal.INTERNAL and "set SOFTMETAL_CACHE" in said
 
 
 def test_a_temporary_folder_ends_with_its_process(place):
@@ -412,7 +435,7 @@ def run(code):
 
 RACER = """
 import os, sys, time
-from metal_dlpack.msl import cache
+from metal_dlpack.msl import cache, for_softmetal
 CONTENT = os.urandom(8) * 40_000  # of each process another
 time.sleep(max(0, float(sys.argv[1]) - time.time()))
 for turn in range(20):
@@ -444,7 +467,7 @@ def test_processes_that_make_the_same_files_at_once_see_complete_ones(place):
 
 KILLED = """
 import os
-from metal_dlpack.msl import cache
+from metal_dlpack.msl import cache, for_softmetal
 cache.made(["key"], ".so", lambda path: (path.write_bytes(b"half"), os.kill(os.getpid(), 9)))
 """
 

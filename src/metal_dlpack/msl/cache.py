@@ -157,8 +157,6 @@ def _refusal(path: Path) -> str | None:
             return f"it belongs to another user (uid {facts.st_uid}, not {os.geteuid()})"
         if facts.st_mode & 0o077:
             return f"other users may enter it (mode {stat.S_IMODE(facts.st_mode):04o}): run chmod 700 on it"
-        if not os.access(path, os.W_OK | os.X_OK):
-            return "it is read-only"
         if os.statvfs(path).f_flag & os.ST_NOEXEC:
             return "nothing may be executed on its file system (noexec)"
         if _LOADERS_OWN.search(str(path)):

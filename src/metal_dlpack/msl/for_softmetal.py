@@ -48,8 +48,13 @@ def _answer(ask: Callable[[], object]) -> tuple[int, object]:
         return COMPILE_FAILURE, str(error)
     except msl.CompilerNotFound as error:
         return UNSUPPORTED, str(error)
-    except (msl.CompilerError, OSError) as error:
+    except msl.CompilerError as error:
         return INTERNAL, str(error)
+    except OSError as error:
+        return INTERNAL, (
+            f"no folder takes a compiled kernel ({error}): set SOFTMETAL_CACHE, or TMPDIR, to a folder of your own "
+            "with 20 MB to spare."
+        )
 
 
 def functions(library: tuple[str, int, bool]) -> tuple[int, object]:
