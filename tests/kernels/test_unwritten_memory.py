@@ -35,7 +35,9 @@ def checked(metal_settings):
 @pytest.fixture(scope="module")
 def lib():
     softmetal.configure(kernel_check=1)
-    return md.Library(SOURCE)
+    library = md.Library(SOURCE)
+    softmetal.configure(kernel_check=None)
+    return library
 
 
 @pytest.fixture
