@@ -135,7 +135,7 @@ class Child(Ending):
         return 0
 
     def before_exec(self, path: Any, words: Any, environment: Any = None) -> None:
-        settle(IDLE_MS)
+        soft_controls.wait_idle(IDLE_MS / 1000)
         processes.leave_so_far()
 
 
