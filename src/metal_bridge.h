@@ -122,8 +122,11 @@ typedef void bridge_pages_done(void *context);
 bridge_status bridge_buffer_new_over_pages(bridge_device *device, void *pages, size_t nbytes,
                                            bridge_pages_done *done, void *context,
                                            bridge_buffer **out);
-/* Does the memory at the address come from a file?  One system call on a Mac; slow elsewhere. */
-bool bridge_is_file(const void *address);
+typedef enum { BRIDGE_NO_FILE, BRIDGE_FILE, BRIDGE_PRIVATE_FILE } bridge_map;
+
+/* Is a file mapped at the address, and is it a private map: are writes this process's alone?  One
+ * system call on a Mac; slow elsewhere. */
+bridge_map bridge_map_at(const void *address);
 void bridge_buffer_retain(bridge_buffer *buffer);
 void bridge_buffer_release(bridge_buffer *buffer); /* NULL is allowed */
 /* Does only the caller hold the buffer, and is it as we made it: unnamed and not purgeable?

@@ -426,13 +426,16 @@ is_readable(const void *address)
     return result == KERN_SUCCESS && nbytes == sizeof word;
 }
 
-bool
-bridge_is_file(const void *address)
+bridge_map
+bridge_map_at(const void *address)
 {
     struct proc_regionwithpathinfo region;
     int nbytes = proc_pidinfo(getpid(), PROC_PIDREGIONPATHINFO, (uintptr_t)address, &region,
                               sizeof region);
-    return nbytes == sizeof region && region.prp_vip.vip_vi.vi_stat.vst_ino != 0;
+    if (nbytes != sizeof region || region.prp_vip.vip_vi.vi_stat.vst_ino == 0) {
+        return BRIDGE_NO_FILE;
+    }
+    return region.prp_prinfo.pri_share_mode == SM_COW ? BRIDGE_PRIVATE_FILE : BRIDGE_FILE;
 }
 #else
 /* The kernel copies the signal set before it looks at `how`: EFAULT says that the word cannot
@@ -444,21 +447,22 @@ is_readable(const void *address)
     return !(result == -1 && errno == EFAULT);
 }
 
-bool
-bridge_is_file(const void *address)
+bridge_map
+bridge_map_at(const void *address)
 {
     FILE *maps = fopen("/proc/self/maps", "r");
-    char line[4096 + 100]; /* a path, and numbers before it */
+    char line[4096 + 100], rights[5] = ""; /* a path, and numbers before it */
     unsigned long first = 0, end = 0, inode = 0;
     while (maps != NULL && fgets(line, sizeof line, maps) != NULL &&
-           sscanf(line, "%lx-%lx %*s %*s %*s %lu", &first, &end, &inode) == 3 &&
+           sscanf(line, "%lx-%lx %4s %*s %*s %lu", &first, &end, rights, &inode) == 4 &&
            end <= (uintptr_t)address) {
         inode = 0;
     }
     if (maps != NULL) {
         (void)fclose(maps);
     }
-    return first <= (uintptr_t)address && (uintptr_t)address < end && inode != 0;
+    bool is_file = first <= (uintptr_t)address && (uintptr_t)address < end && inode != 0;
+    return !is_file ? BRIDGE_NO_FILE : rights[3] == 'p' ? BRIDGE_PRIVATE_FILE : BRIDGE_FILE;
 }
 #endif
 

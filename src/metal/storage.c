@@ -211,7 +211,7 @@ storage_wrap_host(const device_record *device, void *address, size_t nbytes,
     uintptr_t first = round_down((uintptr_t)address, (size_t)sysconf(_SC_PAGESIZE));
     size_t length = storage_pages_nbytes(address, nbytes);
     *offset_bytes = (uintptr_t)address - first;
-    if (device->facts.reads_stale_files && bridge_is_file(address)) {
+    if (device->facts.reads_stale_files && bridge_map_at(address) != BRIDGE_NO_FILE) {
         return BRIDGE_STALE_FILE;
     }
     /* The rest of the last page is not ours to use. */

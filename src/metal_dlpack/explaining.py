@@ -104,6 +104,7 @@ def facts_of_array(array: _core.Array, device: tuple[int, int], consumer: str, i
         version="1.3" if is_versioned else "",
         storage=array.storage,
         ours=True,
+        is_private_map=_core._is_private_map(array.buffer.address or 0),
         # tvm-ffi refuses padded items and asks again, for a legacy capsule
         reason=_core._export_reason(array, device[0], is_versioned and not (array.padded and consumer == "tvm")),
     )
@@ -116,7 +117,10 @@ def facts_of_tensor(found: dict[str, Any], consumer: str, by_exchange: bool) -> 
     known.update(dtype=name_of(code), code=code, version="{}.{}".format(*version) if version else "")
     if consumer != "metal_dlpack":
         known["reason"] = None  # C's reasons are those of our from_dlpack
-    return Facts(consumer=consumer, by_exchange=by_exchange, **known)
+    facts = Facts(consumer=consumer, by_exchange=by_exchange, **known)
+    if facts.device[0] == CPU[0]:
+        facts.is_private_map = _core._is_private_map(facts.address + facts.byte_offset)
+    return facts
 
 
 def ask(x: Any, keywords: dict[str, object]) -> dict[str, Any]:

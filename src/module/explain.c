@@ -171,7 +171,20 @@ core_export_reason(PyObject *module, PyObject *args)
     return reason_tuple(&reason);
 }
 
+PyDoc_STRVAR(is_private_map_doc, "_is_private_map($module, address, /)\n--\n\n"
+                                 "Is a file mapped there so that writes stay in this process?");
+
+static PyObject *
+core_is_private_map(PyObject *Py_UNUSED(module), PyObject *op)
+{
+    void *address = PyLong_AsVoidPtr(op);
+    return PyErr_Occurred() != NULL
+               ? NULL
+               : PyBool_FromLong(bridge_map_at(address) == BRIDGE_PRIVATE_FILE);
+}
+
 PyMethodDef explain_functions[] = {
+    {"_is_private_map", core_is_private_map, METH_O, is_private_map_doc},
     {"_export_reason", core_export_reason, METH_VARARGS, export_reason_doc},
     {"_tensor_facts", MD_FASTCALL(core_tensor_facts), tensor_facts_doc},
     {NULL, NULL, 0, NULL},

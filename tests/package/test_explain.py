@@ -75,6 +75,17 @@ def test_every_row_of_this_machine_has_a_case(monkeypatch):
     assert {f"{rule.consumer}: {rule.condition}" for rule in here - spoken} == set()
 
 
+def test_a_private_map_of_a_file_is_told_where_the_gpu_may_touch_it(tmp_path):
+    """On a Mac it becomes a copy, page by page; a shared map does not, and the CPU's consumers touch none."""
+    np.save(tmp_path / "a.npy", np.zeros(50_000, "float32"))
+    for mode, is_told in (("c", True), ("r", False)):
+        mapped, array = np.load(tmp_path / "a.npy", mmap_mode=mode), md.open(tmp_path / "a.npy", mode)["arr_0"]
+        answers = [md.explain(mapped), md.explain(array, consumer="tvm"), md.explain(mapped, consumer="numpy")]
+        told = [any("private map of a file" in reason for reason in answer.reasons) for answer in answers]
+        assert told == [is_told, is_told, False]
+    assert any("mode 'r'" in fix for fix in md.explain(np.load(tmp_path / "a.npy", mmap_mode="c")).fixes)
+
+
 #: The names of C's list of reasons.
 REASONS = re.findall(r"X\(((?:DLPACK_FAULT|REFUSED|COPY)_\w+),", (SRC / "exchange" / "dlpack_check.h").read_text())
 

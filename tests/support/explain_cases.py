@@ -6,11 +6,14 @@ lines of JSON: [consumer, case, outcome, text].
 
 import importlib
 import json
+import mmap
 import os
 import re
 import sys
+import tempfile
 import warnings
 
+import numpy as np
 from dlpack_structs import IS_COPIED, READ_ONLY, Producer, open_capsule
 from machine import has_module
 
@@ -20,6 +23,9 @@ from metal_dlpack.asking.explain_rules import MODULES
 MEMORY = md.zeros(1 << 15, "uint8")
 PLACE = (MEMORY.buffer.address + 16383) // 16384 * 16384
 HANDLE = MEMORY.buffer.handle
+with tempfile.TemporaryFile() as file:
+    file.truncate(1 << 16)
+    PRIVATE_MAP = np.frombuffer(mmap.mmap(file.fileno(), 1 << 16, access=mmap.ACCESS_COPY), "float32")
 
 
 class Modern(Producer):
@@ -48,6 +54,7 @@ TENSORS = {
     "address + 4": {"data": PLACE + 4},
     "address + 2": {"data": PLACE + 2},
     "address + 1024": {"data": PLACE + 1024},
+    "private map": {"data": PRIVATE_MAP.ctypes.data},
     "read-only": {"flags": READ_ONLY},
     "copied": {"flags": IS_COPIED},
     "minor 9": {"version": (1, 9)},
@@ -78,6 +85,7 @@ ARRAYS = {
     "Array, columns": lambda: md.zeros((4, 6))[:, 1:3],
     "Array, transposed": lambda: md.zeros((4, 6)).T,
     "Array, repeated": lambda: md.zeros(6).broadcast_to((4, 6)),
+    "Array, private map": lambda: md.asarray(PRIVATE_MAP[:24], copy=False).reshape(4, 6),
     "Array, read-only": lambda: md.zeros((4, 6)).as_readonly(),
     "Array, private": lambda: md.zeros((4, 6), storage="private"),
     "Array, odd offset": lambda: md.Buffer(64).array(2, "complex64", 4),

@@ -202,7 +202,10 @@ def machine_lines(machine: dict[str, Any]) -> list[str]:
         lines += device_lines(device)
     if not machine["devices"]:
         lines.append("  none: Metal shows no device, so nothing can be shared")
-    lines += [f"  storage mode of allocations: {machine['storage_mode']}", "", "Frameworks"]
+    lines.append(f"  storage mode of allocations: {machine['storage_mode']}")
+    if machine["devices"]:
+        lines.append("  of a file opened with mode 'c', a Mac copies each page that the GPU touches, into wired memory")
+    lines += ["", "Frameworks"]
     for framework in machine["frameworks"]:
         lines.append(f"  {framework['name']:<10} {framework['version'] or 'not installed'}")
     return lines

@@ -172,6 +172,7 @@ class Facts:
     storage: str = ""
     ours: bool = False
     by_exchange: bool = False
+    is_private_map: bool = False
     takes_type: bool = True  # the consumer takes such items
     reason: tuple[str, str] | None = None  # of C's list: its name, and the sentence without a full stop
 
@@ -241,6 +242,8 @@ CONDITIONS: dict[str, Callable[[Facts], bool]] = {
     "other_index": lambda f: f.device_id != 0,
     "wide_float": lambda f: f.dtype in ("float64", "complex128"),
     "private": lambda f: f.storage == "private",
+    # The GPU may touch it: on Metal, or about to be.
+    "private_map": lambda f: f.is_private_map and f.nitems > 0 and (f.is_metal or f.consumer == "metal_dlpack"),
     "not_compact": lambda f: not f.is_compact(sorted(f.long_axes, key=lambda axis: axis[1])),
     "not_c_order": lambda f: not f.is_compact(f.long_axes[::-1]),
     "not_aligned_64": lambda f: f.nitems > 0 and ((0 if f.is_metal else f.address) + f.byte_offset) % 64 != 0,
@@ -291,6 +294,12 @@ _ROWS = {
     ("torch tvm", "readonly", "note"): Rule(
         "The memory is read-only, and {name} drops the flag: a write changes that memory.",
         "Pass {copy}, or do not write to the tensor.",
+    ),
+    ("metal_dlpack torch tvm mlx", "private_map", "note if shared"): Rule(
+        "The memory is a private map of a file (mode 'c'): on a Mac each page that the GPU touches becomes a wired "
+        "copy, which no number of the process shows.",
+        "Pass {copy}, or open the file with mode 'r'.",
+        source="townsendmerino/goinfer docs/measurements/s6-alias-2026-09-24.md",
     ),
     # ---- metal_dlpack.from_dlpack ----
     ("metal_dlpack", "readonly", "note"): Rule(
