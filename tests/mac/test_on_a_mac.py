@@ -149,13 +149,13 @@ def test_a_checkout_and_a_python_with_a_space_in_their_paths_are_built(script, m
     monkeypatch.setenv("SAID", str(said))
     monkeypatch.delenv(script.IS_SET_UP, raising=False)
     monkeypatch.setattr(script, "has_package", lambda: False)
-    monkeypatch.setattr(script.sys, "executable", "/Users/a b/python3")
+    monkeypatch.setattr(script.sys, "executable", "/an other/python3")
     with pytest.raises(SystemExit, match="The build failed"):
         script.set_up()
-    assert said.read_text().splitlines() == ["build", "PYTHON=/Users/a b/python3", "VENV=.venv"]
+    assert said.read_text().splitlines() == ["build", "PYTHON=/an other/python3", "VENV=.venv"]
     asked = subprocess.run(["make", "-n", *said.read_text().splitlines()[:2], "VENV=.another"], cwd=ROOT, env=real,
                            capture_output=True, text=True, check=True).stdout  # fmt: skip
-    assert asked.startswith("PYTHON='/Users/a b/python3' tools/prepare '.another'"), asked
+    assert asked.startswith("PYTHON='/an other/python3' tools/prepare '.another'"), asked
 
 
 SW_VERS = """#!/bin/sh
