@@ -381,7 +381,10 @@ static PyGetSetDef device_absent[] = {
 };
 
 static PyGetSetDef stream_absent[] = {
+    ABSENT(cuda_stream, "stream.handle"),
+    ABSENT(done, "stream.query()"),
     ABSENT(record_event, "stream.record()"),
+    ABSENT(use, "`with stream:`"),
     ABSENT(wait_event, "stream.wait(event)"),
     ABSENT(wait_stream, "stream.wait(other)"),
     MD_LAST_FACT,

@@ -71,6 +71,7 @@ _LATER = {
 _INSTEAD = {
     "Tensor": "metal_dlpack.asarray(x)",
     "arange": "metal_dlpack.asarray(range(n))",
+    "asnumpy": "np.asarray(a), which shares the memory",
     "array": "metal_dlpack.asarray(x), or asarray(x, copy=True)",
     "as_tensor": "metal_dlpack.asarray(x)",
     "concatenate": "metal_dlpack.asarray(np.concatenate(arrays)), as NumPy's functions take Arrays",
