@@ -227,3 +227,18 @@ def test_without_a_source_nothing_is_said(tmp_path):
         assert report.source_of(module.text) is None
     finally:
         del sys.modules["compiled_only"]
+
+
+def test_a_thousand_kernels_read_the_files_beside_them_a_few_times(tmp_path, monkeypatch):
+    kernel = tmp_path / "k.metal"
+    kernel.write_text("kernel void f() {}\n\n")
+    listed = []
+    monkeypatch.setattr(
+        literals, "_metal_files", lambda: listed.append(1) or iter([str(kernel), str(tmp_path / "gone")])
+    )
+    literals._files_by_text.cache_clear()
+    for number in range(1000):
+        assert literals.metal_file(f"kernel void other{number}() {{}}") is None
+    assert literals.metal_file("kernel void f() {}") == (str(kernel), (1,))
+    assert len(listed) < 100  # one a second
+    literals._files_by_text.cache_clear()

@@ -9,6 +9,7 @@ is unknown here: such a line has the number that its neighbours give it.
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import glob
 import itertools
@@ -16,6 +17,7 @@ import linecache
 import os
 import re
 import sys
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from types import FrameType
@@ -107,16 +109,12 @@ def _search(text: str) -> Lines | None:
 
 def metal_file(text: str) -> Lines | None:
     """The .metal file that has this text, beside the program's modules or in the working folder, and its lines."""
-    if text not in _files:
-        if len(_files) >= 1024:
-            _files.clear()
-        _files[text] = next((file for file in _metal_files() if _is_text_of(file, text)), None)
-    file = _files[text]
+    file = _files_by_text(int(time.monotonic())).get(hash(text.rstrip("\n")))
     return None if file is None else (file, tuple(range(1, text.count("\n") + 2)))
 
 
-_files: dict[str, str | None] = {}
 _MOST_FILES = 4096
+_MOST_LETTERS = 4 << 20  # of one
 
 
 def _metal_files() -> Iterator[str]:
@@ -132,12 +130,14 @@ def _metal_files() -> Iterator[str]:
     return itertools.islice(found, _MOST_FILES)
 
 
-def _is_text_of(file: str, text: str) -> bool:
-    try:
-        with open(file, encoding="utf-8", errors="replace", newline=None) as opened:
-            return opened.read(len(text) + 2).rstrip("\n") == text.rstrip("\n")
-    except OSError:
-        return False
+@functools.lru_cache(maxsize=1)
+def _files_by_text(_second: int) -> dict[int, str]:
+    """The first file of each text, by its hash: a report of a thousand kernels does not read each file so often."""
+    found: dict[int, str] = {}
+    for file in _metal_files():
+        with contextlib.suppress(OSError), open(file, encoding="utf-8", errors="replace", newline=None) as opened:
+            found.setdefault(hash(opened.read(_MOST_LETTERS).rstrip("\n")), file)
+    return found
 
 
 # ---- which files ----

@@ -114,7 +114,7 @@ def in_source(source: str, file: str, line: int) -> tuple[str, int] | None:
     """(file, line) of a line that the compiler knows by these."""
     if os.path.isfile(file) or (file.startswith("<") and linecache.getline(file, line)):
         return file, line
-    found = _literal(lines_by_file(source).get(file, {}))
+    found = _literal(source, file)
     if found is None:
         return None
     path, numbers = found
@@ -136,9 +136,13 @@ def lines_by_file(source: str) -> dict[str, dict[int, str]]:
     return lines
 
 
-def _literal(lines: dict[int, str]) -> literals.Lines | None:
-    """Where a text is: a literal, or a file beside the program's modules."""
-    if not lines:
-        return None
-    text = "\n".join(lines.get(number, "") for number in range(1, max(lines) + 1))
-    return literals.lines_of(text) or literals.metal_file(text)
+def _literal(source: str, file: str) -> literals.Lines | None:
+    """Where the text of that name is: a literal, or a file beside the program's modules."""
+    text = _text(source, file)
+    return None if text is None else literals.lines_of(text) or literals.metal_file(text)
+
+
+@functools.lru_cache(maxsize=256)
+def _text(source: str, file: str) -> str | None:
+    lines = lines_by_file(source).get(file)
+    return None if not lines else "\n".join(lines.get(number, "") for number in range(1, max(lines) + 1))
