@@ -195,8 +195,8 @@ kernel void image(device uchar *y, device const uchar *x, uint i [[thread_positi
 kernel void inplace(device float *x, uint i [[thread_position_in_grid]]) { x[i] *= 2; }
 """
 
-GAPS = "bytes 4 to 7 of buffer 1 (x) between the items of the strided tensor that was given (shape (8, 8), strides (16, 2))"
-ORDER = "buffer 1 (x) in the order of memory, which is not that of the strided tensor that was given (shape (8, 8)"
+GAPS = "bytes 4 to 7 of buffer 1 (x) between the items of the strided tensor that was given: give it .contiguous() (shape (8, 8), strides (16, 2))"
+ORDER = "buffer 1 (x) in the order of memory, which is not that of the strided tensor that was given: give it .contiguous(), or its strides too (shape (8, 8)"
 
 
 @pytest.mark.parametrize(("call", "told"), [

@@ -159,13 +159,13 @@ def _of_strides(tensor: torch.Tensor, place: int, args: tuple[Any, ...]) -> Note
         if step < inner:
             return None  # its items overlap
         inner = (size - 1) * step + inner
-    given = f"the strided tensor that was given (shape {tuple(tensor.shape)}, strides {tensor.stride()})"
+    given, layout = "the strided tensor that was given", f" (shape {tuple(tensor.shape)}, strides {tensor.stride()})"
     if tensor.numel() * itemsize < inner:
         steps = tuple((size, step) for step, size in axes)
-        return f"between the items of {given}: give it .contiguous()", True, itemsize, steps
+        return f"between the items of {given}: give it .contiguous(){layout}", True, itemsize, steps
     if _is_layout_meant(tensor, place, args):
         return None
-    text = f"in the order of memory, which is not that of {given}: give it .contiguous(), or its strides too"
+    text = f"in the order of memory, which is not that of {given}: give it .contiguous(), or its strides too{layout}"
     return text, True, itemsize, ()
 
 
