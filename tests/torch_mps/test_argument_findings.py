@@ -114,7 +114,7 @@ kernel void meant(device const int *x, device float *y)
 
 @pytest.mark.parametrize(("name", "dtype"), [
     ("structs", "float32"), ("structs", "int64"), ("unknown", "float32"), ("cast", "float16"), ("atomics", "float32"),
-    ("unused", "float32"), ("meant", "float32"),
+    ("atomics", "float16"), ("atomics", "int64"), ("unused", "float32"), ("meant", "float32"),
 ])  # fmt: skip
 def test_a_use_that_is_meant_is_not_told(torch, found, name, dtype):
     f = getattr(compiled(torch, CASTS), name)

@@ -1,8 +1,8 @@
 /* check_given.c: what an argument was given against its parameter: another type, or a strided tensor.
  *
  * Whoever gave it knows that, and Metal does not; it is told where the kernel first uses the argument,
- * so that a use that is meant is not: of a few bytes by a cast, by an atomic of the same width, of the
- * tensor's items alone.
+ * so that a use that is meant is not: of a few bytes by a cast, by an atomic (sums of halves and of longs
+ * go by words), of the tensor's items alone.
  *
  * Owns:    nothing.
  * Calls:   check_state.h.
@@ -59,7 +59,7 @@ is_meant(const soft_check *check, const soft_range *range, uintptr_t at, size_t 
     const soft_argument_facts *facts =
         soft_facts_find(check->launch.image, SOFT_ARGUMENT_BUFFER, range->number);
     bool is_cast = nbytes < facts->alignment;
-    return is_cast || ((how & SOFT_ACCESS_ATOMIC) != 0 && nbytes == given->item_nbytes);
+    return is_cast || (how & SOFT_ACCESS_ATOMIC) != 0;
 }
 
 SOFT_ON_FIBER void
