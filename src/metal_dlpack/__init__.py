@@ -6,6 +6,8 @@
 'shared'
 
 Importing this package imports no framework, and not NumPy either.
+
+PYTEST_DONT_REWRITE: pytest would warn where it is imported first.
 """
 
 from __future__ import annotations

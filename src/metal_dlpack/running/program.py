@@ -80,9 +80,6 @@ def main(arguments: list[str]) -> int | None:
     if sys.platform != "darwin":
         os.environ.update(_metal_dlpack_start.variables_of(_metal_dlpack_start.SWITCHES))
         _metal_dlpack_start.start()
-    if is_module and program[0] == "pytest":  # which would warn that it cannot rewrite what is imported
-        package = sys.modules["metal_dlpack"]
-        package.__doc__ = f"{package.__doc__}\n\nPYTEST_DONT_REWRITE"
     sys.argv[:] = program
     module = sys.modules["__main__"] = types.ModuleType("__main__")  # until the process ends, as exit handlers expect
     try:
