@@ -53,6 +53,7 @@ def find_files() -> None:
         Path(md.get_pkgconfig_dir(), "metal_dlpack.pc"),
         package / "_core.pyi",
         package / "py.typed",
+        *([] if sys.platform == "darwin" else [package.parent / "metal_dlpack.pth"]),
     ):
         check(path.is_file(), f"{path} is missing.")
     for group, value in (("pytest11", "_metal_dlpack_pytest"), ("dask.sizeof", "_metal_dlpack_dask:register")):
