@@ -5,6 +5,7 @@ metal_dlpack.softmetal has them for users; what runs and counts kernels takes th
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -63,6 +64,12 @@ def configure(**settings: object) -> None:
         text = _setting_text(value)
         change("SOFTMETAL_" + name.upper(), text)
         configured[name] = text
+
+
+def checks_kernels() -> bool:
+    """Whether a kernel that is made now is checked."""
+    setting = configured.get("kernel_check")
+    return (os.environ.get("SOFTMETAL_KERNEL_CHECK", "0") if setting is None else setting) != "0"
 
 
 def _setting_text(value: object) -> str | None:

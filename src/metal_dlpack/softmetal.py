@@ -6,7 +6,6 @@ here but is_present() raises SoftwareMetalMissing.
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -105,12 +104,7 @@ def mlx_kernels() -> AbstractContextManager[object]:
     """
     from . import mlx_kernels as kernels
 
-    return kernels.switch_on(_checks_kernels)
-
-
-def _checks_kernels() -> bool:
-    setting = soft_controls.configured.get("kernel_check")
-    return (os.environ.get("SOFTMETAL_KERNEL_CHECK", "0") if setting is None else setting) != "0"
+    return kernels.switch_on(soft_controls.checks_kernels)
 
 
 if __name__ == "__main__":

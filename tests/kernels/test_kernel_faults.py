@@ -49,10 +49,10 @@ def test_an_overrun_stops_at_the_guard_whichever_thread_runs_first(seed):
         "arrays = [md.zeros(count) for count in (12, 5000, 12, 100_000) * 5]\n"
         "for x in arrays:\n    try:\n        kernel(x, n=x.size + 200_000)\n        x.tolist()\n"
         "    except md.MetalError as error:\n        print('behind buffer 0' in str(error))\n"
-        "print(sum(map(sum, (x.tolist() for x in arrays))) > 0)\n"
+        "    kernel(x, n=x.size)\n    assert set(x.tolist()) == {1.0}\n"
     )
     done = _run(code, SOFTMETAL_SEED=str(seed), SOFTMETAL_KERNEL_THREADS="16")
-    assert (done.returncode, done.stdout) == (0, "True\n" * 21), done
+    assert (done.returncode, done.stdout) == (0, "True\n" * 20), done
 
 
 @pytest.mark.parametrize("step", ["", "x[0] = n;", "threadgroup_barrier(mem_flags::mem_none);", "x[0] += simd_sum(n);"])

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import importlib
 import math
 import os
 import re
@@ -22,7 +21,7 @@ from typing import Any
 import torch
 
 from _metal_dlpack_imports import when_imported
-from metal_dlpack import _core
+from metal_dlpack import _core, soft_controls
 from metal_dlpack.compile_errors import CompileError
 from metal_dlpack.report import places, recording, with_lines
 
@@ -145,8 +144,8 @@ class MetalKernel:
 
     def __init__(self, kernel: _core.Kernel) -> None:
         self._kernel = kernel
-        # By its name: softmetal is what switches this room on.  Of a kernel that is not checked nobody asks.
-        is_checked = importlib.import_module("metal_dlpack.softmetal")._checks_kernels()
+        # Of a kernel that is not checked nobody asks.
+        is_checked = soft_controls.checks_kernels()
         self._known = Parameters(kernel) if is_checked else None
         self._needed = {one.index: one for one in kernel.arguments if one.kind == "buffer"}
         if len(self._needed) < len(kernel.arguments):
