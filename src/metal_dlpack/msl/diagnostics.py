@@ -32,8 +32,8 @@ _STACK = re.compile(r"^(?:In file included|\s+) from (?P<file>.+?):(?P<line>\d+)
 _COUNT = re.compile(r"^\d+ (?:errors?|warnings?)(?: and \d+ (?:errors?|warnings?))? generated\.$")
 _LINE_DIRECTIVE = re.compile(r'^\s*#\s*(?:line\s+)?(\d+)(?:\s+"((?:[^"\\]|\\.)*)")?')
 _TOKEN = re.compile(r"\w+|\s+|.")
-#: Of longer lines difflib looks at rare tokens first.
-_MOST_ALIGNED = 2000
+#: Of what differs in a line; it takes time by the square.
+_MOST_ALIGNED = 500
 
 _SCALARS = {
     "_Float16": "half",
@@ -221,14 +221,26 @@ def column_in(written: str, translated: str | None, column: int) -> int:
 
 def _partner(theirs: list[str], own: list[str], at: int) -> tuple[int, bool]:
     """The same token in the line as it was written, or the one that stands there instead, as the name of a macro."""
-    matcher = difflib.SequenceMatcher(None, theirs, own, autojunk=len(own) > _MOST_ALIGNED)
-    behind = 0
-    for block in matcher.get_matching_blocks():
-        if block.a <= at < block.a + block.size:
-            return block.b + at - block.a, True
-        if block.a <= at and block.size:
-            behind = block.b + block.size
+    begin = _alike(theirs, own)
+    if at < begin:
+        return at, True
+    end = _alike(theirs[begin:][::-1], own[begin:][::-1])
+    if at >= len(theirs) - end:
+        return at - len(theirs) + len(own), True
+    changed, written = theirs[begin : len(theirs) - end], own[begin : len(own) - end]
+    behind = begin
+    if max(len(changed), len(written)) <= _MOST_ALIGNED:
+        for block in difflib.SequenceMatcher(None, changed, written, autojunk=False).get_matching_blocks():
+            if block.a <= at - begin < block.a + block.size:
+                return begin + block.b + at - begin - block.a, True
+            if block.a <= at - begin and block.size:
+                behind = begin + block.b + block.size
     return min(behind, len(own) - 1), False
+
+
+def _alike(one: list[str], other: list[str]) -> int:
+    """How many tokens at the beginning are the same."""
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def _tokens(line: str) -> list[tuple[int, str]]:
