@@ -123,10 +123,10 @@ def _begins_to_count(options: _Options) -> bool:
         print(f"--count {why}: a launch is counted, or checked.", file=sys.stderr)
         return False
     import atexit
-    import importlib
 
-    # By its name: softmetal is what runs this room as a program.
-    counted = importlib.import_module("metal_dlpack.counting").install()
+    from metal_dlpack import counting
+
+    counted = counting.install()
     atexit.register(lambda: print(*counted.stop(), sep="\n\n", file=sys.stderr))
     return True
 

@@ -222,15 +222,11 @@ soft_finding_describe(const soft_finding *finding, const soft_image *image,
     case SOFT_FOUND_RACE:
     case SOFT_FOUND_GROUP_RACE: describe_race(finding, image, name, text); break;
     case SOFT_FOUND_UNWRITTEN:
-        snprintf(
-            text, SOFT_TEXT_NBYTES,
-            "a thread reads byte %zu of %s, which no thread of the threadgroup has written",
-            (size_t)finding->offset, name);
-        break;
     case SOFT_FOUND_UNWRITTEN_READ:
-        snprintf(text, SOFT_TEXT_NBYTES,
-                 "a thread reads byte %zu of %s, which nobody has written",
-                 (size_t)finding->offset, name);
+        snprintf(text, SOFT_TEXT_NBYTES, "a thread reads byte %zu of %s, which %s has written",
+                 (size_t)finding->offset, name,
+                 finding->kind == SOFT_FOUND_UNWRITTEN ? "no thread of the threadgroup"
+                                                       : "nobody");
         break;
     case SOFT_FOUND_UNWRITTEN_OUTPUT: describe_output(finding, image, name, text); break;
     case SOFT_FOUND_BARRIER:
