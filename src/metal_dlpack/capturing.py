@@ -79,9 +79,10 @@ def capture(
 
     The software Metal writes a folder with the names of command buffers and encoders, in order: ``commands.txt``.
     """
+    found = _core.empty(0, device=device).device
     text = os.path.abspath(os.fsdecode(path))
     if not text.endswith(SUFFIX):
         raise ValueError(
             f"capture: the path ({os.fsdecode(path)!r}) must end in {SUFFIX!r}, or Xcode does not open it."
         )
-    return Capture(text, _core.empty(0, device=device).device)
+    return Capture(text, found)

@@ -119,7 +119,7 @@ def facts_of_tensor(found: dict[str, Any], consumer: str, by_exchange: bool) -> 
         known["reason"] = None  # C's reasons are those of our from_dlpack
     facts = Facts(consumer=consumer, by_exchange=by_exchange, **known)
     if facts.device[0] == CPU[0]:
-        facts.is_private_map = _core._is_private_map(facts.address + facts.byte_offset)
+        facts.is_private_map = _core._is_private_map((facts.address + facts.byte_offset) % 2**64)  # as C adds them
     return facts
 
 

@@ -211,7 +211,9 @@ def test_tensors_that_outlive_the_interpreter_do_no_harm():
         import torch
         import metal_dlpack as md
         import builtins
+        import warnings
 
+        warnings.filterwarnings("ignore", "PyTorch has no mps here")
         array = md.zeros(16)
         builtins.kept = [torch.from_dlpack(array), torch.from_dlpack(array.host), array, md.from_dlpack(torch.zeros(9))]
         builtins.kept.append(builtins.kept)

@@ -135,13 +135,13 @@ def test_the_file_asks_for_the_variables_that_there_are_and_is_one_line():
     [
         ({}, [], "[] []"),
         ({"SOFTMETAL_TORCH": ""}, [], "[] []"),
-        ({"SOFTMETAL_TORCH": "0"}, [], "['_metal_dlpack_start', '_metal_dlpack_imports'] []"),
+        ({"SOFTMETAL_TORCH": "0"}, [], "['_metal_dlpack_imports', '_metal_dlpack_start'] []"),
         ({"SOFTMETAL_TORCH": "1"}, ["-S"], "[] []"),
-        ({"SOFTMETAL_TORCH": "1"}, [], "['_metal_dlpack_start', '_metal_dlpack_imports'] ['torch']"),
+        ({"SOFTMETAL_TORCH": "1"}, [], "['_metal_dlpack_imports', '_metal_dlpack_start'] ['torch']"),
         (
             {"SOFTMETAL_TORCH": "1", "SOFTMETAL_MLX": "yes"},
             ["-I"],
-            "['_metal_dlpack_start', '_metal_dlpack_imports'] ['mlx.core', 'torch']",
+            "['_metal_dlpack_imports', '_metal_dlpack_start'] ['mlx.core', 'torch']",
         ),
     ],
 )
