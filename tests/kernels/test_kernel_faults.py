@@ -80,6 +80,25 @@ def test_a_kernel_that_goes_astray_fails_and_the_next_one_runs(body):
     assert y.tolist() == [1.0] * 64
 
 
+TAKES_SIGSEGV = {
+    "Python's": "import faulthandler; faulthandler.enable()",
+    "signal": "import signal; signal.signal(signal.SIGSEGV, lambda *_: None)",
+    "tvm-ffi's": "import tvm_ffi",
+}
+
+
+@not_sanitized
+@pytest.mark.parametrize("taking", TAKES_SIGSEGV.values(), ids=TAKES_SIGSEGV)
+def test_who_took_the_signal_after_the_first_kernel_does_not_get_a_kernels_fault(taking):
+    code = (
+        f"import metal_dlpack as md\nkernel = md.kernel({FORWARD!r})\nx = md.zeros(12)\nkernel(x, n=12)\nx.tolist()\n"
+        f"{taking}\nfor _ in range(2):\n    try:\n        kernel(x, n=100_000)\n        x.tolist()\n"
+        "    except md.MetalError as error:\n        print('behind buffer 0' in str(error))\n"
+    )
+    done = _run(code)
+    assert (done.returncode, done.stdout) == (0, "True\n" * 2), done
+
+
 @not_sanitized
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_fault_that_is_no_kernels_goes_to_the_earlier_handler(when):

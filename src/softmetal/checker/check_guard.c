@@ -1,6 +1,6 @@
 /* check_guard.c: see check_guard.h.
  *
- * Owns:    the earlier handlers, and the number of checked launches, behind `lock`.
+ * Owns:    the earlier handlers, and the number of launches that need them on top, behind `lock`.
  * Calls:   sigaction, sigaltstack, timer_create.
  * Threads: the handler runs on any thread and looks at that thread's guard alone.
  */
@@ -38,15 +38,15 @@ typedef struct layer {
     struct sigaction earlier[WATCHED_COUNT];
 } layer;
 static void handle_always(int number, siginfo_t *info, void *context);
-static void handle_while_checked(int number, siginfo_t *info, void *context);
+static void handle_on_top(int number, siginfo_t *info, void *context);
 static layer always = {.action.sa_sigaction = handle_always};
-static layer while_checked = {.action.sa_sigaction = handle_while_checked};
+static layer on_top = {.action.sa_sigaction = handle_on_top};
 
 static pthread_once_t always_once = PTHREAD_ONCE_INIT;
 static pthread_key_t stacks_key;
 static bool has_key; /* of stacks_key */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static int guard_count; /* of checked launches, on all threads */
+static int top_count; /* of launches that need the layer on top, on all threads */
 
 /* In the static block: a handler must not make the loader allocate. */
 static _Thread_local __attribute__((tls_model("initial-exec"))) soft_guard *mine;
@@ -164,9 +164,9 @@ handle_always(int number, siginfo_t *info, void *context)
 }
 
 static void
-handle_while_checked(int number, siginfo_t *info, void *context)
+handle_on_top(int number, siginfo_t *info, void *context)
 {
-    handle(&while_checked, number, info, context);
+    handle(&on_top, number, info, context);
 }
 
 static void
@@ -267,17 +267,53 @@ set_guard(soft_guard *guard)
     return true;
 }
 
+static void
+come_on_top(void)
+{
+    pthread_mutex_lock(&lock);
+    if (top_count++ == 0) {
+        install(&on_top, WATCHED_COUNT);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static void
+step_back(void)
+{
+    pthread_mutex_lock(&lock);
+    if (--top_count == 0) {
+        uninstall(&on_top);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* Does somebody who came later have the signal, such as a library that prints backtraces?  Or the
+ * layer on top, which another launch takes away when it ends. */
+static bool
+is_covered(void)
+{
+    struct sigaction now;
+    sigaction(SIGSEGV, NULL, &now);
+    return (now.sa_flags & SA_SIGINFO) == 0 || now.sa_sigaction != handle_always;
+}
+
 void
 soft_guard_set(soft_guard *guard)
 {
     guard->deadline_ns = SOFT_FOREVER;
-    (void)set_guard(guard);
+    guard->is_on_top = set_guard(guard) && is_covered();
+    if (guard->is_on_top) {
+        come_on_top();
+    }
 }
 
 void
-soft_guard_clear(void)
+soft_guard_clear(soft_guard *guard)
 {
     mine = NULL;
+    if (guard->is_on_top) {
+        step_back();
+    }
 }
 
 /* ---- a checked launch ---- */
@@ -305,11 +341,8 @@ soft_guard_enter(soft_guard *guard, uint64_t seconds)
     if (!set_guard(guard)) {
         return false;
     }
-    pthread_mutex_lock(&lock);
-    if (guard_count++ == 0) {
-        install(&while_checked, WATCHED_COUNT);
-    }
-    pthread_mutex_unlock(&lock);
+    guard->is_on_top = true;
+    come_on_top();
     start_timer(guard, seconds);
     unblock(FAULT_COUNT, WATCHED_COUNT, &guard->earlier_mask);
     return true;
@@ -323,10 +356,5 @@ soft_guard_exit(soft_guard *guard)
             guard->timer); /* what it has sent comes now, before the signal is blocked */
     }
     pthread_sigmask(SIG_SETMASK, &guard->earlier_mask, NULL);
-    soft_guard_clear();
-    pthread_mutex_lock(&lock);
-    if (--guard_count == 0) {
-        uninstall(&while_checked);
-    }
-    pthread_mutex_unlock(&lock);
+    soft_guard_clear(guard);
 }

@@ -12,7 +12,8 @@
  * without locks.  All other faults go to the earlier handlers.
  *
  * The handlers are installed when the first kernel runs, and stay; on top of whatever came later they
- * are installed while a checked kernel runs.  They hand on what is not theirs.
+ * are installed while a checked kernel runs, and any other where somebody has taken SIGSEGV since
+ * (tvm-ffi and faulthandler do).  They hand on what is not theirs.
  *
  * Owns:    the handlers; the stacks of each OS thread that runs kernels; a timer for each checked launch.
  * Calls:   pthread, sigaction, timer_create.
@@ -43,6 +44,7 @@ typedef struct soft_guard {
     /* its own */
     int nudges;
     bool has_timer;
+    bool is_on_top; /* of handlers that came later */
     timer_t timer;
     sigset_t earlier_mask;
     uint64_t deadline_ns;
@@ -52,7 +54,7 @@ typedef struct soft_guard {
 /* Guard what this OS thread runs next, without a limit of time: the first four fields are filled.
  * Without memory for the stacks it is not guarded. */
 void soft_guard_set(soft_guard *guard);
-void soft_guard_clear(void);
+void soft_guard_clear(soft_guard *guard);
 
 /* Guard a checked launch on this OS thread for `seconds` (0: without a limit); the first five are
  * filled.  False: there is no memory. */
