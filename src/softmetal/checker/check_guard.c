@@ -297,23 +297,36 @@ is_covered(void)
     return (now.sa_flags & SA_SIGINFO) == 0 || now.sa_sigaction != handle_always;
 }
 
-void
-soft_guard_set(soft_guard *guard)
+bool
+soft_guard_begin(void)
 {
-    guard->deadline_ns = SOFT_FOREVER;
-    guard->is_on_top = set_guard(guard) && is_covered();
-    if (guard->is_on_top) {
+    pthread_once(&always_once, begin_always); /* the lower layer is the earlier one */
+    bool is_on_top = is_covered();
+    if (is_on_top) {
         come_on_top();
+    }
+    return is_on_top;
+}
+
+void
+soft_guard_end(bool is_on_top)
+{
+    if (is_on_top) {
+        step_back();
     }
 }
 
 void
-soft_guard_clear(soft_guard *guard)
+soft_guard_set(soft_guard *guard)
+{
+    guard->deadline_ns = SOFT_FOREVER;
+    (void)set_guard(guard);
+}
+
+void
+soft_guard_clear(void)
 {
     mine = NULL;
-    if (guard->is_on_top) {
-        step_back();
-    }
 }
 
 /* ---- a checked launch ---- */
@@ -341,7 +354,6 @@ soft_guard_enter(soft_guard *guard, uint64_t seconds)
     if (!set_guard(guard)) {
         return false;
     }
-    guard->is_on_top = true;
     come_on_top();
     start_timer(guard, seconds);
     unblock(FAULT_COUNT, WATCHED_COUNT, &guard->earlier_mask);
@@ -356,5 +368,6 @@ soft_guard_exit(soft_guard *guard)
             guard->timer); /* what it has sent comes now, before the signal is blocked */
     }
     pthread_sigmask(SIG_SETMASK, &guard->earlier_mask, NULL);
-    soft_guard_clear(guard);
+    soft_guard_clear();
+    step_back();
 }

@@ -44,17 +44,20 @@ typedef struct soft_guard {
     /* its own */
     int nudges;
     bool has_timer;
-    bool is_on_top; /* of handlers that came later */
     timer_t timer;
     sigset_t earlier_mask;
     uint64_t deadline_ns;
     char *leave_stack_top;
 } soft_guard;
 
+/* Around a launch that is not checked: what soft_guard_begin returns goes to soft_guard_end. */
+bool soft_guard_begin(void);
+void soft_guard_end(bool is_on_top);
+
 /* Guard what this OS thread runs next, without a limit of time: the first four fields are filled.
  * Without memory for the stacks it is not guarded. */
 void soft_guard_set(soft_guard *guard);
-void soft_guard_clear(soft_guard *guard);
+void soft_guard_clear(void);
 
 /* Guard a checked launch on this OS thread for `seconds` (0: without a limit); the first five are
  * filled.  False: there is no memory. */

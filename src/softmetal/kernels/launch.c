@@ -3,7 +3,7 @@
  * Owns:    the state of a launch, on the caller's stack.
  *          The OS threads that help: started when first needed and kept; they hold nothing while
  *          they sleep.
- * Calls:   image.h, threadgroup.h, check.h, recorder.h, settings.h.
+ * Calls:   image.h, threadgroup.h, check.h, check_guard.h, recorder.h, settings.h.
  */
 #define _GNU_SOURCE /* sched_getaffinity */
 
@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "softmetal/checker/check.h"
+#include "softmetal/checker/check_guard.h"
 #include "softmetal/checker/recorder.h"
 #include "softmetal/host.h"
 #include "softmetal/kernels/threadgroup.h"
@@ -303,7 +304,9 @@ soft_image_run(soft_loaded_image *image, const soft_launch *launch, char *error,
         is_done = run_checked(&work, group, image, error, error_nbytes);
     }
     else {
+        bool is_on_top = soft_guard_begin();
         run_plain(&work, group, &image->group_ns);
+        soft_guard_end(is_on_top);
         is_done = work.run.is_stopped == 0;
         snprintf(error, error_nbytes, "%s", is_done ? "" : work.run.text);
     }

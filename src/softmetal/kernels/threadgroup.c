@@ -487,7 +487,7 @@ soft_threadgroup_run(soft_threadgroup *group, soft_run *run, uint64_t first, uin
     }
     soft_fiber_switch(&group->host, fiber->stack_pointer);
     if (!run->is_checked) {
-        soft_guard_clear(&group->guard);
+        soft_guard_clear();
     }
     running = NULL;
     if (group->current == NULL) {
