@@ -10,7 +10,7 @@ from children import run_child
 
 import _metal_dlpack_pytest as plugin
 import metal_dlpack as md
-from metal_dlpack import counting, softmetal
+from metal_dlpack import counting, soft_controls, softmetal
 
 pytestmark = [
     pytest.mark.needs_kernels,
@@ -323,7 +323,7 @@ def test_the_command_prints_the_counts(tmp_path):
 
 
 def test_on_a_mac_it_says_how_to_run_it(library, monkeypatch):
-    monkeypatch.setattr(softmetal, "is_present", lambda: False)
+    monkeypatch.setattr(soft_controls, "is_present", lambda: False)
     for ask in (lambda: library["past"].count(md.zeros(8), n=1), counting.install):
         with pytest.raises(softmetal.SoftwareMetalMissing, match="docker run"):
             ask()

@@ -19,6 +19,7 @@ WITH_ARGUMENTS = {
     "dtype": "md.dtype('int8')",
     "empty": "md.empty(3)",
     "empty_like": "md.empty_like(array)",
+    "capture": "md.capture('t.gputrace')",
     "explain": "md.explain(x)",
     "from_dlpack": "md.from_dlpack(x)",
     "full": "md.full(3, 1.0)",

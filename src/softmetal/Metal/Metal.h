@@ -147,6 +147,11 @@ typedef MTLComputePipelineReflection *MTLAutoreleasedComputePipelineReflection;
                                    (id<MTLFunction>)computeFunction
                                                              error:(NSError **)error;
 - (id<MTLComputePipelineState>)
+    newComputePipelineStateWithFunction:(id<MTLFunction>)computeFunction
+                                options:(MTLPipelineOption)options
+                             reflection:(MTLAutoreleasedComputePipelineReflection *)reflection
+                                  error:(NSError **)error;
+- (id<MTLComputePipelineState>)
     newComputePipelineStateWithDescriptor:(MTLComputePipelineDescriptor *)descriptor
                                   options:(MTLPipelineOption)options
                                reflection:(MTLAutoreleasedComputePipelineReflection *)reflection

@@ -393,6 +393,22 @@ make_pipeline(const char *method, id<MTLFunction> function, NSError **error)
     return pipeline;
 }
 
+- (id<MTLComputePipelineState>)
+    newComputePipelineStateWithFunction:(id<MTLFunction>)computeFunction
+                                options:(MTLPipelineOption)options
+                             reflection:(MTLAutoreleasedComputePipelineReflection *)reflection
+                                  error:(NSError **)error
+{
+    MTLComputePipelineDescriptor *descriptor = [[MTLComputePipelineDescriptor alloc] init];
+    [descriptor setComputeFunction:computeFunction];
+    id<MTLComputePipelineState> made = [self newComputePipelineStateWithDescriptor:descriptor
+                                                                           options:options
+                                                                        reflection:reflection
+                                                                             error:error];
+    [descriptor release];
+    return made;
+}
+
 - (id<MTLFence>)newFence
 {
     SOFT_CALLED();
