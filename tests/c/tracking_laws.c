@@ -20,6 +20,7 @@
 /* ---- streams, and validation that is off ---- */
 
 int softmetal_is_watching;
+int softmetal_knows_unwritten;
 
 void
 softmetal_host_acquire(const void *buffer)

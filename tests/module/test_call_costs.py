@@ -50,12 +50,16 @@ COMMAND = {
 BLIT = {
     **COMMAND,
     "blitCommandEncoder": 1,
+    "stringWithUTF8String:": 1,
+    "setLabel:": 2,
     "copyFromBuffer:sourceOffset:toBuffer:destinationOffset:size:": 1,
     "hazardTrackingMode": 2,
 }
 KERNEL = {
     **COMMAND,
     "computeCommandEncoder": 1,
+    "label": 1,
+    "setLabel:": 2,
     "setComputePipelineState:": 1,
     "setBuffer:offset:atIndex:": 1,
     "setBytes:length:atIndex:": 2,

@@ -63,7 +63,7 @@ NO_METAL = {
     *("set_num_threads", "shares_memory", "show", "timeline"),
 }
 #: What the parent has found out already, if it has used Metal.
-KNOWN = {"asarray nothing", "default_device", "devices", "memory_stats", "set_memory_limit"}
+KNOWN = {"asarray nothing", "capture", "default_device", "devices", "memory_stats", "set_memory_limit"}
 #: Members that need Metal, of the objects that MEMBERS makes.
 REFUSED = {
     "managed": "astype copy copy_from __copy__ __deepcopy__",
