@@ -85,7 +85,7 @@ typedef struct soft_finding {
     const char *given; /* TYPE, STRIDES: how the sentence ends; borrowed from the launch */
 } soft_finding;
 
-#define SOFT_TEXT_NBYTES 480
+#define SOFT_TEXT_NBYTES 640
 
 /* What is wrong: no line, no thread.  `image` has the names of the arguments. */
 void soft_finding_describe(const soft_finding *finding, const soft_image *image,
