@@ -162,7 +162,8 @@ def switched_on(config: pytest.Config, option: Any) -> list[str]:
     if option.softmetal or config.getini("softmetal") or keeps_report(option):
         return [*_metal_dlpack_start.SWITCHES]
     asked = _metal_dlpack_start.asked()
-    return ["torch", *asked] if option.softmetal_torch or config.getini("softmetal_torch") else asked
+    is_named = option.softmetal_torch or config.getini("softmetal_torch")
+    return ["torch", *asked] if is_named and "torch" not in asked else asked
 
 
 def switch_on(config: pytest.Config, modules: list[str]) -> None:

@@ -38,14 +38,14 @@ def of_kernel(record: KernelRecord) -> Iterator[FindingRecord]:
                 f"the flags of a threadgroup_barrier depend on {chosen_by[0]}, and Apple's compiler gives up where "
                 "they are no constant; write an `if` with a barrier of constant flags on each side"
             )
-            yield _record(record, "barrier-flags", text, rf"threadgroup_barrier.*\b{re.escape(chosen_by[0])}\b")
+            yield _record(record, source, "barrier-flags", text, rf"threadgroup_barrier.*\b{re.escape(chosen_by[0])}\b")
     small = _SMALL.search(found["head"])
     if small and int(small[1]) <= LANES and _BARRIER.search(body):
         text = (
             f"max_total_threads_per_threadgroup({small[1]}) makes a threadgroup one SIMD-group, and some of Apple's "
             f"compilers then drop the order that a threadgroup_barrier makes; declare {LANES + 1} or more"
         )
-        yield _record(record, "small-threadgroup", text, _SMALL.pattern)
+        yield _record(record, source, "small-threadgroup", text, _SMALL.pattern)
 
 
 def _without_comments(source: str) -> str:
@@ -68,15 +68,14 @@ def _bracketed(text: str, opening: int) -> str:
     return text[opening:] if opening >= 0 else ""
 
 
-def _record(record: KernelRecord, kind: str, text: str, line: str) -> FindingRecord:
+def _record(record: KernelRecord, source: str, kind: str, text: str, line: str) -> FindingRecord:
     told = advised(record.kernel, record.image, kind, text)
-    told["places"] = list(_places(record.image, re.compile(line)))[:1]
+    told["places"] = list(_places(source, re.compile(line)))[:1]
     return FindingRecord(told, record.first, record.launches, record.launches)
 
 
-def _places(image: str, line: re.Pattern[str]) -> Iterator[tuple[str, Any, Any, bool]]:
-    """The lines of the source that have this."""
-    source = _without_comments(for_softmetal.source_of_image(image) or "")
+def _places(source: str, line: re.Pattern[str]) -> Iterator[tuple[str, Any, Any, bool]]:
+    """The lines of a source without comments that have this."""
     for file, lines in places.lines_by_file(source).items():
         for number, text in lines.items():
             if found := line.search(text):
