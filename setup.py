@@ -75,7 +75,7 @@ def compile_args() -> list[str]:
 
 def link_args() -> list[str]:
     if IS_MAC:
-        # CoreGraphics is for the default device: see core_graphics_stays in metal_bridge.m.
+        # CoreGraphics is for the default device: see core_graphics_stays in bridge/gpus.m.
         named = ("Metal", "Foundation", "CoreGraphics", "CoreFoundation", "CoreVideo", "IOSurface")
         frameworks = [part for name in named for part in ("-framework", name)]
         return [*sanitizer_args(), *frameworks, "-lobjc", "-Wl,-exported_symbol,_PyInit__core"]

@@ -5,6 +5,7 @@ import os
 import platform
 import sys
 import warnings
+from collections import Counter
 from importlib.metadata import entry_points
 
 # Before the extension is imported: the software Metal reads its environment once.
@@ -88,6 +89,9 @@ def pytest_configure(config):
         "markers", "rule(*ids, peers=()): holds these rules of protocol_rules.md; see docs/inside/protocol.md"
     )
     config.addinivalue_line("markers", "mac: asks what only a Mac can show; tools/on_a_mac.py sends the answers")
+    config.addinivalue_line(
+        "markers", "some(n): of a parametrised test that takes long, all but the first n cases are long"
+    )
     config.addinivalue_line("markers", "long: takes long; `make test-all` runs it, `make test` does not")
     for name, (what, _) in MARKERS.items():
         config.addinivalue_line("markers", f"{name}: needs {what}")
@@ -97,8 +101,15 @@ def pytest_configure(config):
 FIRST = ("package", "hostile", "kernels", "house", "module", "softmetal", "msl")
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m looks
 def pytest_collection_modifyitems(items):
+    cases = Counter()
     for item in items:
+        some = item.get_closest_marker("some")
+        if some is not None:
+            cases[item.path, item.originalname] += 1
+            if cases[item.path, item.originalname] > some.args[0]:
+                item.add_marker("long")
         if "torch" in getattr(item, "fixturenames", ()):
             item.add_marker("needs_torch")
     rank = {folder: place for place, folder in enumerate(FIRST)}

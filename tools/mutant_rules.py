@@ -18,8 +18,7 @@ from marks import code_of, marks_of
 from mutant_python import Function
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("arithmetic", "copy", "metal", "python", "values", "streams", "array", "exchange", "kernels", "module")
-BRIDGE = "src/metal_bridge.m"
+FOLDERS = ("arithmetic", "copy", "bridge", "metal", "python", "values", "streams", "array", "exchange", "kernels", "module")
 
 
 @dataclass(frozen=True)
@@ -183,7 +182,7 @@ def mutants_of(file: str, text: str) -> list[Mutant]:
 
 #: What is broken: the core, which `make mutants` takes unless it is told otherwise, and the two others.
 SOURCES = {
-    "core": [*(f"{folder}/*.[ch]" for folder in FOLDERS), "metal_bridge.m"],
+    "core": [f"{folder}/*.[chm]" for folder in FOLDERS],
     "softmetal": ["softmetal/*.[ch]", *(f"softmetal/{f}/*.[chm]" for f in ("apple", "checker", "gpu", "kernels"))],
     "python": [
         *(f"metal_dlpack/{f}.py" for f in ("asking/*", "files/*", "msl/*", "explaining")),

@@ -42,7 +42,6 @@ FIRST, SECOND = 2, 10
 
 #: Where the tests are not in the folder of the same name.
 TESTS_OF = {
-    mutant_rules.BRIDGE: "tests/metal/",
     "src/metal/copy_kernel.c": "tests/copy/",
     "src/softmetal": "tests/softmetal/",
     "src/metal_dlpack/msl": "tests/msl/",

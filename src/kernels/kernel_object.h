@@ -8,7 +8,7 @@
 
 #include "arithmetic/dtype.h"
 #include "metal/devices.h"
-#include "metal_bridge.h"
+#include "bridge/metal_bridge.h"
 #include "python/state.h"
 
 /* ---- metal_type.c: what a parameter points at, as an element type; Source: MTLArgument.h MTLDataType ---- */

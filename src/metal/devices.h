@@ -12,7 +12,7 @@
 
 #include <stddef.h>
 
-#include "metal_bridge.h"
+#include "bridge/metal_bridge.h"
 
 #define DEVICES_MAX 16
 

@@ -12,7 +12,7 @@
 #ifndef MD_TRACKING_WATCH_H
 #define MD_TRACKING_WATCH_H
 
-#include "metal_bridge.h"
+#include "bridge/metal_bridge.h"
 
 #ifdef __APPLE__
 #define WATCH_IS_ON() false

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .loading import load as load
     from .numpy_allocation import numpy_memory as numpy_memory
     from .opening import open as open
+    from .residency import keep_resident as keep_resident
     from .sharing import show as show
     from .timing import timeline as timeline
 
@@ -50,6 +51,7 @@ __all__ = [name for name in vars(_core) if not name.startswith("_") and not hasa
     "get_cmake_dir",
     "get_include",
     "get_pkgconfig_dir",
+    "keep_resident",
     "load",
     "numpy_memory",
     "register_sync",
@@ -62,6 +64,7 @@ _LATER = {
     "CompileError": "compile_errors",
     "capture": "capturing",
     "explain": "explaining",
+    "keep_resident": "residency",
     "load": "loading",
     "numpy_memory": "numpy_allocation",
     "open": "opening",

@@ -79,7 +79,8 @@ add_functions(PyObject *module)
                                   refusal_functions,          softmetal_probe_functions,
                                   softmetal_record_functions, softmetal_counts_functions,
                                   threads_functions,          work_facts_functions,
-                                  kernel_functions,           timeline_functions};
+                                  kernel_functions,           timeline_functions,
+                                  residency_functions};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         if (PyModule_AddFunctions(module, lists[i]) < 0) {
             return -1;

@@ -9,6 +9,8 @@
 
 /* capture.c: Metal's capture. */
 extern PyMethodDef capture_functions[];
+/* wired.c: buffers that stay wired. */
+extern PyMethodDef residency_functions[];
 /* explain.c: what explain() needs to know of a tensor, as a dict. */
 extern PyMethodDef explain_functions[];
 /* memory.c: what the user sees of the pool. */

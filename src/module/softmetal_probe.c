@@ -76,7 +76,16 @@ probe_unwritten(PyObject *module, PyObject *array)
     Py_RETURN_NONE;
 }
 
+static PyObject *
+probe_resident_nbytes(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
+{
+    return PyLong_FromSize_t(softmetal_resident_nbytes());
+}
+
 PyMethodDef softmetal_probe_functions[] = {
+    {"_softmetal_resident_nbytes", probe_resident_nbytes, METH_NOARGS,
+     PyDoc_STR("_softmetal_resident_nbytes($module, /)\n--\n\n"
+               "Bytes of residency sets that are wired now, those that are lost among them.")},
     {"_softmetal_unwritten", probe_unwritten, METH_O,
      PyDoc_STR("_softmetal_unwritten($module, array, /)\n--\n\n"
                "The next kernel is the first that writes its items; the checker watches that "

@@ -10,7 +10,7 @@
 
 #include "arithmetic/layout.h"
 #include "metal/devices.h"
-#include "metal_bridge.h"
+#include "bridge/metal_bridge.h"
 #include "python/state.h"
 
 /* Makes the classes into `state`.  0, or -1 with an exception set. */

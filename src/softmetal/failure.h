@@ -24,6 +24,7 @@
     X(SOFT_FAIL_LIBRARY, "library") \
     X(SOFT_FAIL_PIPELINE, "pipeline") \
     X(SOFT_FAIL_FENCE, "fence") \
+    X(SOFT_FAIL_RESIDENCY, "residency") \
     X(SOFT_FAIL_COMMAND, "commit")
 
 #define SOFT_AS_ENUM(name, word) name,

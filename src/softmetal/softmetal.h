@@ -71,6 +71,9 @@ typedef struct softmetal_given {
  * first uses the argument.  Nothing, if the kernel is not a checked one.  Before it is committed. */
 void softmetal_host_gave(const void *commands, const softmetal_given *given);
 
+/* Bytes of the residency sets that are wired now, those that are lost among them. */
+size_t softmetal_resident_nbytes(void);
+
 /* How many bytes one blit moves at most, a multiple of 8: SOFTMETAL_BLIT_LIMIT. */
 size_t softmetal_blit_limit(void);
 

@@ -20,6 +20,7 @@ WITH_ARGUMENTS = {
     "empty": "md.empty(3)",
     "empty_like": "md.empty_like(array)",
     "capture": "md.capture('t.gputrace')",
+    "keep_resident": "md.keep_resident([])",
     "explain": "md.explain(x)",
     "from_dlpack": "md.from_dlpack(x)",
     "full": "md.full(3, 1.0)",

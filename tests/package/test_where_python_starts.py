@@ -95,6 +95,7 @@ if __name__ == "__main__":
         pytest.param([*RUNNER, "-m", "pytest", "-n2"], {}, marks=pytest.mark.long),
     ],
 )
+@pytest.mark.some(1)
 def test_torch_has_mps_in_children(tmp_path, words, environment):
     (tmp_path / "test_it.py").write_text(TESTS)
     done = run_child(words, cwd=tmp_path, **PLAIN | environment)

@@ -97,6 +97,7 @@ for _ in range(2000): K.f(x)
     ("end", "status"),
     [("", 1), ("1 / 0", 1), ("sys.exit(3)", 3), ("import os; os._exit(0)", 1), ("raise KeyboardInterrupt", 130)],
 )
+@pytest.mark.some(2)
 def test_kernels_of_torchs_that_nobody_waits_for_are_in_the_report(tmp_path, end, status):
     done, report = ran(tmp_path, program(tmp_path, end, TORCH))
     assert done.returncode in (status, -signal.SIGINT if status == 130 else status)

@@ -61,6 +61,7 @@ CRASH = "    once()\n    os.kill(os.getpid(), signal.SIGKILL)\n"
 
 
 @pytest.mark.parametrize("is_killed", [True, False])
+@pytest.mark.some(1)
 def test_the_child_of_a_worker_and_a_worker_that_is_killed_are_in_it(tmp_path, is_killed):
     text = RACY + CHILD + CRASH * is_killed
     if is_killed:
@@ -77,6 +78,7 @@ def test_the_child_of_a_worker_and_a_worker_that_is_killed_are_in_it(tmp_path, i
 
 
 @pytest.mark.parametrize("way", ["plugin", "runner"])
+@pytest.mark.some(1)
 def test_a_finding_that_no_test_waits_for_fails_its_test(tmp_path, way):
     text = RACY + UNSEEN + "\ndef test_another():\n    pass\n"
     if way == "plugin":

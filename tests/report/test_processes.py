@@ -100,6 +100,7 @@ STARTS = {
         pytest.param("of a fork server", ["-m", "metal_dlpack.softmetal", "--report", "r.json", "test_it.py"], marks=pytest.mark.long),
     ],
 )  # fmt: skip
+@pytest.mark.some(1)
 def test_kernels_of_torchs_in_a_child_that_does_not_know_of_us_fail_the_run(tmp_path, start, words):
     (tmp_path / "test_it.py").write_text(f"{TORCH}    {STARTS[start]}\n\nif __name__ == '__main__':\n    test_it()\n")
     done = run_child(words, cwd=tmp_path, PYTEST_ADDOPTS=None)

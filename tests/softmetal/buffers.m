@@ -253,3 +253,35 @@ REPORTS_BY("argument", options_that_mean_nothing_for_a_buffer,
            CHECK(make_buffer(8, MTLResourceStorageModeMemoryless) == nil))
 REPORTS_BY("argument", a_purgeable_state_that_does_not_exist,
            [make_buffer(8, SHARED) setPurgeableState:(MTLPurgeableState)9])
+
+CASE(a_residency_set_is_wired_for_a_second_after_each_request)
+{
+    id<MTLBuffer> buffer = make_buffer(64, 0);
+    id<MTLDevice> device = open_device();
+    size_t before = softmetal_resident_nbytes();
+    MTLResidencySetDescriptor *descriptor =
+        [[[MTLResidencySetDescriptor alloc] init] autorelease];
+    id<MTLResidencySet> set = [device newResidencySetWithDescriptor:descriptor error:NULL];
+    [set addAllocation:(id<MTLAllocation>)buffer];
+    [set requestResidency];
+    CHECK(softmetal_resident_nbytes() == before); /* nothing is committed */
+    [set commit];
+    CHECK(softmetal_resident_nbytes() == before + 64);
+    [set endResidency];
+    CHECK(softmetal_resident_nbytes() == before);
+    [set requestResidency];
+    usleep(1100 * 1000);
+    CHECK(softmetal_resident_nbytes() == before);
+    [set requestResidency];
+    CHECK(softmetal_resident_nbytes() == before + 64);
+    [set release];
+    size_t kept = softmetal_resident_nbytes() - before;
+    CHECK(kept == 64); /* no work was done yet */
+    finish([open_queue() commandBuffer]);
+    set = [device newResidencySetWithDescriptor:descriptor error:NULL];
+    [set addAllocation:(id<MTLAllocation>)buffer];
+    [set commit];
+    [set requestResidency];
+    [set release];
+    CHECK(softmetal_resident_nbytes() - before == kept);
+}

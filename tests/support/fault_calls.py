@@ -306,9 +306,9 @@ CALLS = {
         lambda: md.shares_memory(interface, array),
     ],
     "set_num_threads": [lambda: md.set_num_threads(md.get_num_threads())],
-    # functions in Python
     "capture": [lambda: md.capture("trace.gputrace")],
     "explain": [lambda: md.explain(array), lambda: md.explain(producer), lambda: md.explain(odd, device="cpu")],
+    "keep_resident": [lambda: md.keep_resident(array, [array]).close()],
     "load": [lambda: md.load(file), lambda: md.load(file, dtype="float16", storage="private")],
     "numpy_memory": [use_numpy_memory],
     "open": [lambda: md.open(file)],

@@ -214,6 +214,8 @@ def ask(a: md.Array) -> None:
         a.copy()
     with md.capture("one.gputrace", device="metal:0"):
         a.copy()
+    with md.keep_resident(a, [a.buffer], {"a": a}) as kept:
+        assert_type((kept.nbytes, kept.is_supported), tuple[int, bool])
     assert_type(seen.events, list[Work | Wait])
     assert_type((seen.work, seen.waits), tuple[list[Work], list[Wait]])
     assert_type((seen.lost, seen.seconds), tuple[int, float])

@@ -57,6 +57,7 @@ def test_without_a_compiler_one_sentence_says_what_to_install(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["false", "/no/such/compiler"])
+@pytest.mark.some(1)
 def test_a_compiler_that_fails_is_named(tmp_path, name):
     done = run_child(PROGRAM, CXX=name, SOFTMETAL_CACHE=str(tmp_path / "cache"))
     assert done.returncode == 1
@@ -64,6 +65,7 @@ def test_a_compiler_that_fails_is_named(tmp_path, name):
 
 
 @pytest.mark.parametrize("where", ["a file in its place", "a full disk", "no room anywhere"])
+@pytest.mark.some(1)
 def test_where_the_cache_takes_nothing_a_temporary_folder_serves_or_one_sentence_says_why(tmp_path, where):
     """The linker is the first to meet a full disk."""
     cache = tmp_path / "cache"

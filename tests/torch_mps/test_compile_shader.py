@@ -130,7 +130,7 @@ def check_call(torch, library, choose):
 
 
 @pytest.mark.parametrize(
-    ("checked", "count"), [(0, 150), (1, 50), pytest.param(0, 3000, marks=pytest.mark.long)]
+    ("checked", "count"), [(0, 100), (1, 20), pytest.param(0, 3000, marks=pytest.mark.long)]
 )  # fmt: skip
 def test_random_calls_bind_what_torch_binds(torch, settings, checked, count):
     settings(kernel_check=checked)

@@ -109,7 +109,7 @@ def check_operators(*words, **environment):
 
 
 def test_operators_of_each_kind_are_those_of_the_cpu():
-    check_operators("all", *SOME)
+    check_operators("all", *SOME[::2])
 
 
 @pytest.mark.long

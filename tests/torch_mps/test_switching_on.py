@@ -23,6 +23,7 @@ BACKWARD = "import os, torch; torch.ones(3, requires_grad=True).sum().backward()
         f"{BACKWARD}; child = os.fork(); child and os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))",
     ],
 )
+@pytest.mark.some(1)
 def test_by_calls_of_many_threads_before_or_after_the_import(first):
     printed = output_of(f"""
         from concurrent.futures import ThreadPoolExecutor
@@ -77,6 +78,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("program", [["script.py"], ["--torch", "script.py"], ["-m", "script"]])
+@pytest.mark.some(1)
 def test_a_program_runs_as_under_python(tmp_path, program):
     (tmp_path / "script.py").write_text(SCRIPT)
     done = run_child([*RUNNER, *program, "-m", "--torch"], cwd=tmp_path)
@@ -166,6 +168,7 @@ def device():
         (["-c", "import pytest, sys; sys.exit(pytest.main(['--softmetal', *sys.argv[1:]]))"], {}),
     ],
 )
+@pytest.mark.some(2)
 def test_a_conftest_finds_the_device_when_it_is_imported(tmp_path, words, environment):
     (tmp_path / "conftest.py").write_text(PROBES)
     (tmp_path / "test_it.py").write_text("def test_it(device):\n    assert device == 'mps'\n")

@@ -88,6 +88,7 @@ a[...] = 2.0
 
 
 @pytest.mark.parametrize("latency_us", [0, 5_000])
+@pytest.mark.some(1)
 def test_a_missing_order_is_reported_whatever_the_timing(latency_us):
     """Also where the GPU has long ended: each case is tried with pauses at every place."""
     done = run_child(

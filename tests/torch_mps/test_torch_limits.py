@@ -176,6 +176,7 @@ except torch.OutOfMemoryError as error:
 
 
 @pytest.mark.parametrize("latency", [0, 500])
+@pytest.mark.some(1)
 def test_the_high_watermark_of_the_environment_is_the_limit(latency):
     ratio = (8 << 20) / md.default_device().recommended_max_working_set_size
     run(
@@ -261,6 +262,7 @@ print("done")
 
 
 @pytest.mark.parametrize("latency", [0, 20_000])
+@pytest.mark.some(1)
 def test_a_forked_child_is_told_and_lets_go_of_everything(latency):
     """With work in flight and threads that use torch at the moment of the fork."""
     run(
@@ -323,6 +325,7 @@ print("done", flush=True)
 
 
 @pytest.mark.parametrize(("end", "latency_us"), [("", 0), ("raise SystemExit(0)", 20_000)])
+@pytest.mark.some(1)
 def test_a_process_may_end_behind_backward(end, latency_us):
     """Autograd's thread drops the last graph's Python objects when it likes: unless it is waited for, half of these abort."""
     for _ in range(4):

@@ -58,6 +58,7 @@ for name, wait in waits.items():
 
 
 @pytest.mark.parametrize("latency_us", [None, "1000"])
+@pytest.mark.some(1)
 def test_ctrl_c_ends_each_wait_for_torch_and_the_program_goes_on(latency_us):
     goes_on = "open_gate[0] = 1\nprint((u + 1).tolist(), t.tolist())"
     says = "[2.0, 2.0, 2.0, 2.0] [1, 0, 0, 0]\n"

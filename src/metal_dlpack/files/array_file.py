@@ -167,6 +167,10 @@ class ArrayFile(Mapping[str, _core.Array]):
     def _array(self, name: str) -> _core.Array:
         raise NotImplementedError
 
+    def _buffers(self) -> Iterator[_core.Buffer]:
+        """Those that hold the file's bytes, of all its shards; copies of single tensors are not among them."""
+        raise NotImplementedError
+
     def _let_go(self) -> None:
         raise NotImplementedError
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import mmap
 import sys
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 from metal_dlpack import _core
 
@@ -61,11 +62,25 @@ class Memory:
         self._bytes: memoryview | None = None
         self._spans: list[tuple[int, int]] = []
         self._buffers: dict[int, _core.Buffer | None] = {}
+        self._is_closed = False
+        self._is_refused = False  # Metal did not take pages of the map
 
     @property
     def is_mapped(self) -> bool:
-        """False for a file small enough to be read."""
-        return not self._is_read
+        """False for a file small enough to be read, and where Metal does not take the map's pages: maps the file."""
+        if not self._is_read and not self._is_closed:
+            self._load()
+            with suppress(_core.CopyRequiredError):
+                self._buffer(0)
+        return not self._is_read and not self._is_refused
+
+    def buffers(self) -> Iterator[_core.Buffer]:
+        """Those over the file's pages; of the file's length if it was read."""
+        self._load()
+        for index in range(len(self._spans)):
+            buffer = self._buffer(index)
+            if buffer is not None:
+                yield buffer
 
     def locate(self, first: int, end: int) -> tuple[_core.Buffer, int] | None:
         """The buffer over these bytes of the file and the place of `first` in it; None where only copy() can help."""
@@ -75,11 +90,8 @@ class Memory:
             index -= 1  # spans overlap by less than a page: the one before can hold it
         if index < 0:
             return None
-        start = self._spans[index][0]
-        if index not in self._buffers:
-            self._buffers[index] = self._wrap(*self._spans[index])
-        buffer = self._buffers[index]
-        return None if buffer is None else (buffer, first - start)
+        buffer = self._buffer(index)
+        return None if buffer is None else (buffer, first - self._spans[index][0])
 
     def copy(self, first: int, end: int) -> _core.Buffer:
         """These bytes in a buffer of their own."""
@@ -90,9 +102,15 @@ class Memory:
         return buffer
 
     def close(self) -> None:
+        self._is_closed = True
         self._bytes = None
         self._spans = []
         self._buffers.clear()
+
+    def _buffer(self, index: int) -> _core.Buffer | None:
+        if index not in self._buffers and index < len(self._spans):
+            self._buffers[index] = self._wrap(*self._spans[index])
+        return self._buffers.get(index)
 
     def _load(self) -> None:
         if self._bytes is not None:
@@ -121,6 +139,7 @@ class Memory:
         try:
             return _core.asarray(self._bytes[start:end], device=self.device, copy=False).buffer
         except _core.CopyRequiredError as error:
+            self._is_refused = True
             if self._mode == "r+":  # writes to a copy would not reach the file
                 raise _core.CopyRequiredError(
                     f"open: mode 'r+' writes through the file's pages, and {error} Modes 'r' and 'c' copy the tensors."

@@ -49,7 +49,7 @@ class ShardedFile(ArrayFile):
     def is_mapped(self) -> bool:
         with self._lock:
             self._check_open()
-            return all(self._shard(shard).is_mapped for shard in dict.fromkeys(self._shard_names.values()))
+            return all(shard.is_mapped for shard in self._all_shards())
 
     def _info(self, name: str) -> TensorInfo:
         return self._shard_of(name).info(name)
@@ -64,10 +64,18 @@ class ShardedFile(ArrayFile):
         for own in held.values():
             yield from self._shard_of(*own)._places(own)
 
+    def _buffers(self) -> Iterator[_core.Buffer]:
+        for shard in self._all_shards():
+            yield from shard._buffers()
+
     def _let_go(self) -> None:
         for shard in self._shards.values():
             shard.close()
         self._shards.clear()
+
+    def _all_shards(self) -> list[SingleFile]:
+        """Opens those that are not open."""
+        return [self._shard(name) for name in dict.fromkeys(self._shard_names.values())]
 
     def _shard_of(self, *names: str) -> SingleFile:
         """The shard of names that the index has in one."""

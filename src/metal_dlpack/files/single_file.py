@@ -47,6 +47,9 @@ class SingleFile(ArrayFile):
             self._check_length(max(infos, key=lambda info: info.nbytes))
         yield self._source, infos
 
+    def _buffers(self) -> Iterator[_core.Buffer]:
+        return self._memory.buffers()
+
     def _let_go(self) -> None:
         self._memory.close()
         self._source.close()

@@ -14,6 +14,7 @@
 #define SOFTMETAL_METAL_H
 
 #import <Foundation/Foundation.h>
+#import <Metal/MTLResidencySet.h>
 
 #define MTL_EXTERN extern
 
@@ -157,6 +158,8 @@ typedef MTLComputePipelineReflection *MTLAutoreleasedComputePipelineReflection;
                                reflection:(MTLAutoreleasedComputePipelineReflection *)reflection
                                     error:(NSError **)error;
 - (id<MTLSharedEvent>)newSharedEvent;
+- (id<MTLResidencySet>)newResidencySetWithDescriptor:(MTLResidencySetDescriptor *)descriptor
+                                               error:(NSError **)error;
 @end
 
 /* +1, or nil where there is no device. */

@@ -256,6 +256,19 @@ typedef struct soft_constant_list {
 - (MTLComputePipelineReflection *)reflect;
 @end
 
+/* ---- residency ---- */
+
+extern int soft_gpu_has_worked; /* atomic */
+
+@interface SoftMetalResidencySet : NSObject <MTLResidencySet> {
+  @public
+    SoftMetalResidencySet *_next; /* borrowed */
+    size_t _stagedNbytes, _nbytes;
+    uint64_t _until_ns; /* 0: not resident */
+    BOOL _wasRequested;
+}
+@end
+
 /* ---- captures ---- */
 
 extern int soft_capture_is_on; /* atomic */

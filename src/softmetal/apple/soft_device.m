@@ -8,6 +8,8 @@
  */
 #import "softmetal/apple/objects.h"
 
+#import <objc/runtime.h>
+
 #include <stdio.h>
 
 #include "softmetal/apple/block.h"
@@ -301,6 +303,26 @@ make_queue(SoftMetalDevice *device, NSUInteger limit)
                                "-[MTLDevice newCommandQueueWithMaxCommandBufferCount:]: the "
                                "count is zero.")
                ? [[SoftMetalQueue alloc] initWithDevice:device limit:limit]
+               : nil;
+}
+
+- (BOOL)respondsToSelector:(SEL)selector
+{
+    return [super respondsToSelector:selector] &&
+           !(soft_macos() < 15 &&
+             sel_isEqual(selector, @selector(newResidencySetWithDescriptor:error:)));
+}
+
+- (id<MTLResidencySet>)newResidencySetWithDescriptor:(MTLResidencySetDescriptor *)descriptor
+                                               error:(NSError **)error
+{
+    SOFT_CALLED();
+    (void)error;
+    return may_make("newResidencySetWithDescriptor:error:", SOFT_FAIL_RESIDENCY) &&
+                   SOFT_DEMAND(descriptor != nil, SOFT_REPORT_ARGUMENT,
+                               "-[MTLDevice newResidencySetWithDescriptor:error:]: the "
+                               "descriptor is nil.")
+               ? [[SoftMetalResidencySet alloc] init]
                : nil;
 }
 

@@ -79,6 +79,7 @@ check_job(soft_job *job, const soft_lane *lane)
     if (job->code == 0 && lane->is_ignored) {
         job->code = MTLCommandBufferErrorAccessRevoked;
     }
+    __atomic_store_n(&soft_gpu_has_worked, 1, __ATOMIC_RELAXED);
     if (job->code == 0) {
         job->code = check_storage(job->program);
     }

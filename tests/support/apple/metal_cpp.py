@@ -152,6 +152,7 @@ PLAIN = {
 CLASSES = {
     *("MTLCompileOptions", "MTLFunctionConstant", "MTLFunctionConstantValues", "MTLComputePipelineReflection"),
     *("MTLComputePipelineDescriptor", "MTLCommandBufferDescriptor", "MTLCaptureDescriptor", "MTLCaptureManager"),
+    "MTLResidencySetDescriptor",
     "MTLAutoreleasedComputePipelineReflection",
 }
 RENAMED = {"bool": "BOOL", "NSObject *": "id"}

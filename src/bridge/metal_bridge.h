@@ -24,9 +24,10 @@ typedef struct bridge_device bridge_device;   /* an id<MTLDevice>; never defined
 typedef struct bridge_buffer bridge_buffer;   /* an id<MTLBuffer> */
 typedef struct bridge_queue bridge_queue;     /* an id<MTLCommandQueue> */
 typedef struct bridge_event bridge_event;     /* an id<MTLSharedEvent> */
-typedef struct bridge_commands bridge_commands; /* an id<MTLCommandBuffer> */
-typedef struct bridge_library bridge_library;   /* an id<MTLLibrary> */
-typedef struct bridge_kernel bridge_kernel;     /* an id<MTLComputePipelineState> */
+typedef struct bridge_commands bridge_commands;   /* an id<MTLCommandBuffer> */
+typedef struct bridge_library bridge_library;     /* an id<MTLLibrary> */
+typedef struct bridge_kernel bridge_kernel;       /* an id<MTLComputePipelineState> */
+typedef struct bridge_residency bridge_residency; /* an id<MTLResidencySet> */
 
 /* One list makes the enum and the texts, so they cannot drift apart. */
 #define BRIDGE_STATUS_LIST(X) \
@@ -55,6 +56,7 @@ typedef struct bridge_kernel bridge_kernel;     /* an id<MTLComputePipelineState
       "Metal writes GPU traces only where Python was started with METAL_CAPTURE_ENABLED=1 in " \
       "the environment") \
     X(BRIDGE_CAPTURING, "a capture is on, and Metal takes one at a time; end it first") \
+    X(BRIDGE_NO_RESIDENCY, "Metal has residency sets since macOS 15") \
     X(BRIDGE_NO_TRACE, "Metal does not begin to write the trace") \
     X(BRIDGE_FORKED, "Metal cannot be used in a forked child; start it with 'spawn' instead")
 
@@ -331,6 +333,17 @@ bridge_status bridge_encode_kernel(bridge_commands *commands, bool is_ours,
  * into a GPU trace.  BRIDGE_NO_TRACE: `*message` says why (malloc'ed, the caller frees it; NULL: nobody knows). */
 bridge_status bridge_capture_begin(bridge_device *device, const char *path, char **message);
 void bridge_capture_end(void);
+
+/* ---- residency ---- */
+
+/* A set of buffers whose residency is requested; they must live until its end, since nothing says that the set keeps
+ * them.  Since macOS 26 wiring lapses when the GPU has been idle for a second, so ask again more often.
+ * SPEC llama.cpp pull request 17766 */
+bridge_status bridge_residency_new(bridge_device *device, bridge_buffer *const *buffers,
+                                   size_t count, bridge_residency **out);
+void bridge_residency_request(bridge_residency *set);
+/* Takes over `set`. */
+void bridge_residency_end(bridge_residency *set);
 
 /* ---- completion ---- */
 

@@ -167,7 +167,7 @@ NEED_NO_POOL = {"retain", "length", "contents", "storageMode", "hazardTrackingMo
 
 
 def test_every_entry_makes_a_pool_but_those_that_read_a_number():
-    text = (SRC / "metal_bridge.m").read_text()
+    text = "".join(path.read_text() for path in sorted((SRC / "bridge").glob("*.m")))
     entries = re.findall(r"^(bridge_\w+)\([^{;]*\)\n\{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL)
     assert len(entries) > 40
     sent = set()
