@@ -27,8 +27,10 @@ from setuptools.command.install_lib import install_lib
 IS_MAC = sys.platform == "darwin"
 MACOS_TARGET = "14.0"
 EXPORTS = "src/module/exports.map"
-START = "src/metal_dlpack.pth"
+START = "python/metal_dlpack.pth"
 SOFTMETAL = "src/softmetal"
+#: Where the headers lie that go into the wheel.
+HEADERS = "python"
 
 OUR_LICENCE = "Apache-2.0"
 #: Of a wheel that carries GCC's libobjc: tools/libobjc_licence has put that library's licence beside ours.
@@ -85,7 +87,7 @@ def link_args() -> list[str]:
 def core_extension() -> Extension:
     """Every file of src/; on a Mac without the folder that stands in for Metal there."""
     sources = sorted(glob("src/**/*.[cm]", recursive=True))
-    include_dirs = ["src", dlpack_include()]
+    include_dirs = ["src", HEADERS, dlpack_include()]
     if IS_MAC:
         sources = [name for name in sources if not name.startswith(SOFTMETAL)]
     else:
@@ -96,7 +98,12 @@ def core_extension() -> Extension:
         include_dirs=include_dirs,
         extra_compile_args=compile_args(),
         extra_link_args=link_args(),
-        depends=[*sorted(glob("src/**/*.h", recursive=True)), EXPORTS, "setup.py"],
+        depends=[
+            *sorted(glob("src/**/*.h", recursive=True)),
+            *glob(f"{HEADERS}/**/*.h", recursive=True),
+            EXPORTS,
+            "setup.py",
+        ],
         language="c",
     )
 
@@ -264,7 +271,7 @@ def links_from_elsewhere(text: str, revision: str) -> str:
 
 def facts_of_the_release() -> dict:
     """The part of the metadata that depends on where the repository is published, and on what the wheel will carry."""
-    source = Path("src/metal_dlpack/__init__.py").read_text(encoding="utf-8")
+    source = Path("python/metal_dlpack/__init__.py").read_text(encoding="utf-8")
     revision = "v" + re.search(r'^__version__ = "(.*)"$', source, re.MULTILINE)[1]
     pages = {
         "Source": "",

@@ -190,12 +190,14 @@ SOURCES = {
         "dlpack_conformance/*.py",
     ],
 }
+#: Where its files lie; those of the others lie in src/.
+FOLDER_OF = {"python": "python"}
 
 
 def sources(*of: str) -> list[str]:
     """Of these parts, or of all."""
-    patterns = [pattern for part in of or SOURCES for pattern in SOURCES[part]]
-    return [str(path.relative_to(ROOT)) for pattern in patterns for path in sorted((ROOT / "src").glob(pattern))]
+    patterns = [f"{FOLDER_OF.get(part, 'src')}/{pattern}" for part in of or SOURCES for pattern in SOURCES[part]]
+    return [str(path.relative_to(ROOT)) for pattern in patterns for path in sorted(ROOT.glob(pattern))]
 
 
 def all_mutants(*of: str) -> dict[str, list[Mutant]]:

@@ -45,8 +45,8 @@ TESTS_OF = {
     mutant_rules.BRIDGE: "tests/metal/",
     "src/metal/copy_kernel.c": "tests/copy/",
     "src/softmetal": "tests/softmetal/",
-    "src/metal_dlpack/msl": "tests/msl/",
-    "src/metal_dlpack": "tests/package/",
+    "python/metal_dlpack/msl": "tests/msl/",
+    "python/metal_dlpack": "tests/package/",
 }
 
 

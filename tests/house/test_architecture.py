@@ -5,10 +5,10 @@ import re
 import tomllib
 
 import graph
-from places import ROOT, SRC, TESTS
+from places import PACKAGES, ROOT, SRC, TESTS
 
 TEXT = (ROOT / "ARCHITECTURE.md").read_text()
-NAMES = {path.name for folder in (SRC, TESTS, ROOT / "tools", ROOT / "docs") for path in folder.rglob("*.*")}
+NAMES = {path.name for folder in (SRC, PACKAGES, TESTS, ROOT / "tools", ROOT / "docs") for path in folder.rglob("*.*")}
 
 
 def test_every_folder_of_src_has_a_row():
@@ -19,12 +19,12 @@ def test_every_folder_of_src_has_a_row():
 def test_the_files_that_it_names_exist():
     named = set(re.findall(r"\b(\w+\.(?:[chm]|pyi?|md))\b", TEXT))
     assert named - NAMES - {"README.md", "Python.h", "dlpack.h", "file.h"} == set()
-    for path in re.findall(r"`((?:src|tests|docs|tools|examples)/[\w/.]+)`", TEXT):
+    for path in re.findall(r"`((?:src|python|tests|docs|tools|examples)/[\w/.]+)`", TEXT):
         assert (ROOT / path).exists(), path
 
 
 def test_what_lies_beside_the_rooms_of_the_package_has_a_reason():
-    package = SRC / "metal_dlpack"
+    package = PACKAGES / "metal_dlpack"
     pages = [
         *sorted((ROOT / "docs" / "reference").glob("*.md")),
         package / "__init__.py",

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from checkouts import checkout, setup
 from children import output_of, run_child
-from places import ROOT, SRC
+from places import PACKAGES, ROOT, SRC
 
 import metal_dlpack as md
 
@@ -22,8 +22,8 @@ pytestmark = pytest.mark.needs_no_sanitizer
 QUICK_BUILD = {"METAL_DLPACK_WERROR": "1", "METAL_DLPACK_LTO": "0", "CFLAGS": "-O1 -g"}
 #: What tools leave in a checkout that somebody works in.
 LEFT_BY_TOOLS = (
-    "src/metal_dlpack/__pycache__/doctor.cpython-311.pyc",
-    "src/metal_dlpack/_core.abi3.so",
+    "python/metal_dlpack/__pycache__/doctor.cpython-311.pyc",
+    "python/metal_dlpack/_core.abi3.so",
     "src/array/array.o",
     "examples/c_extension/build/temp/shared.o.d",
     "docs/.DS_Store",
@@ -38,7 +38,7 @@ LEFT_BY_TOOLS = (
 
 
 #: What lies beside the package; on a Mac Python has nothing to read when it starts.
-BESIDE_IT = {path.name for path in SRC.glob("*.py" if sys.platform == "darwin" else "*.p[ty]*")}
+BESIDE_IT = {path.name for path in PACKAGES.glob("*.py" if sys.platform == "darwin" else "*.p[ty]*")}
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_a_source_distribution_has_what_git_has_and_nothing_else(sdist):
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     tracked = {name for name in listed.splitlines() if (ROOT / name).exists()}
     found = {str(path.relative_to(sdist)) for path in sdist.rglob("*") if path.is_file()}
-    found = {name for name in found if not name.startswith("src/metal_dlpack.egg-info/")}
+    found = {name for name in found if not name.startswith("python/metal_dlpack.egg-info/")}
     assert found == tracked - {".gitattributes", ".gitignore"} | {"PKG-INFO", "setup.cfg"}
 
 
@@ -79,10 +79,10 @@ def test_a_source_distribution_has_what_git_has_and_nothing_else(sdist):
 def test_a_wheel_has_the_package_its_plugins_and_the_licence(sdist, wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     installed = {name for name in names if ".dist-info/" not in name}
-    ours = [path for name in ("dlpack_conformance", "metal_dlpack") for path in (sdist / "src" / name).rglob("*.*")]
-    package = {str(path.relative_to(sdist / "src")) for path in ours}
+    ours = [path for name in ("dlpack_conformance", "metal_dlpack") for path in (sdist / "python" / name).rglob("*.*")]
+    package = {str(path.relative_to(sdist / "python")) for path in ours}
     package.add("metal_dlpack/msl/empty-headers/metal_stdlib")
-    package = {name for name in package if (SRC / name).is_file() and "/." not in name}
+    package = {name for name in package if (PACKAGES / name).is_file() and "/." not in name}
     assert {
         "metal_dlpack/_core.pyi",
         "metal_dlpack/py.typed",
@@ -106,7 +106,7 @@ def test_of_an_editable_install_python_reads_the_same_when_it_starts(sdist, whee
     assert result.returncode == 0, result.stderr
     (editable,) = (folder / "out").glob("*.editable-*.whl")
     texts = [zipfile.ZipFile(archive).read("metal_dlpack.pth") for archive in (wheel, editable)]
-    assert texts == [(SRC / "metal_dlpack.pth").read_bytes()] * 2
+    assert texts == [(PACKAGES / "metal_dlpack.pth").read_bytes()] * 2
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="on a Mac the object files keep the debug information")
