@@ -32,6 +32,17 @@ SOFTMETAL = "src/softmetal"
 #: Where the headers lie that go into the wheel.
 HEADERS = "python"
 
+#: Packages and modules for the software Metal alone: of softmetal a Mac has what says so, and runs programs.
+NOT_ON_A_MAC = (
+    "metal_dlpack.counting",
+    "softmetal.counting",
+    "softmetal.mlx",
+    "softmetal.msl",
+    "softmetal.report",
+    "softmetal.running.reporting",
+    "softmetal.torch",
+)
+
 OUR_LICENCE = "Apache-2.0"
 #: Of a wheel that carries GCC's libobjc: tools/libobjc_licence has put that library's licence beside ours.
 LICENCE_WITH_LIBOBJC = f"{OUR_LICENCE} AND GPL-3.0-or-later WITH GCC-exception-3.1"
@@ -195,10 +206,20 @@ class BuildCore(build_ext):
 
 
 class BuildPackage(build_py):
-    """build_py that forgets what the package no longer has: else a build of yesterday in build/ goes into the wheel.
+    """build_py that leaves out what a Mac cannot run, and forgets what the packages no longer have.
 
-    Beside the package goes what Python reads when it starts; on a Mac there is nothing to switch on.
+    Else a build of yesterday in build/ goes into the wheel.  Beside the packages goes what Python reads when it
+    starts; on a Mac there is nothing to switch on.
     """
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        if IS_MAC:
+            self.packages = [name for name in self.packages if not name.startswith(NOT_ON_A_MAC)]
+
+    def find_package_modules(self, package: str, package_dir: str) -> list[tuple[str, str, str]]:
+        found = super().find_package_modules(package, package_dir)
+        return [one for one in found if not (IS_MAC and f"{one[0]}.{one[1]}".startswith(NOT_ON_A_MAC))]
 
     def run(self) -> None:
         super().run()
@@ -210,7 +231,7 @@ class BuildPackage(build_py):
         if self.editable_mode:
             return
         wanted = {Path(name) for name in self.get_outputs(include_bytecode=False)}
-        for package in ("dlpack_conformance", "metal_dlpack"):
+        for package in ("dlpack_conformance", "metal_dlpack", "softmetal"):
             for path in Path(self.build_lib, package).rglob("*"):
                 if path.is_file() and path.suffix != ".so" and path not in wanted:
                     path.unlink()

@@ -136,7 +136,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not asked:
         return
     try:
-        from metal_dlpack import softmetal
+        import softmetal
     except ImportError as error:
         raise pytest.UsageError(f"--softmetal-...: metal_dlpack cannot be imported: {error}") from error
     if not softmetal.is_present():
@@ -191,7 +191,7 @@ def check_kernels(config: pytest.Config, option: Any) -> None:
         before = current_settings(before)
     os.environ[CHECK] = "1"
     if reads_settings():
-        from metal_dlpack import softmetal
+        import softmetal
 
         softmetal.configure(kernel_check=1)
     config.add_cleanup(lambda: undo(variable_before, before))
@@ -201,7 +201,7 @@ def reads_settings() -> bool:
     """Whether the software Metal is loaded: it may have read the environment."""
     if "metal_dlpack._core" not in sys.modules:
         return False
-    from metal_dlpack import softmetal
+    import softmetal
 
     return softmetal.is_present()
 
@@ -216,7 +216,7 @@ def undo(variables: dict[str, str | None], settings: dict[str, str | None]) -> N
     for name, value in variables.items():
         os.environ.pop(name, None) if value is None else os.environ.update({name: value})
     if reads_settings():
-        from metal_dlpack import softmetal
+        import softmetal
 
         softmetal.configure(**settings)
 
@@ -227,9 +227,9 @@ def variable(name: str) -> str:
 
 def current_settings(names: Iterable[str]) -> dict[str, str | None]:
     """What was set last, by `configure` or the environment; None: the default."""
-    from metal_dlpack import soft_controls
+    from softmetal import controls
 
-    return {name: soft_controls.configured.get(name, os.environ.get(variable(name))) for name in names}
+    return {name: controls.configured.get(name, os.environ.get(variable(name))) for name in names}
 
 
 def variables() -> list[str]:
@@ -252,7 +252,7 @@ def keeps_report(option: Any) -> bool:
 
 
 def checks_kernels(config: pytest.Config) -> bool:
-    """Whether findings are failures: by an option of ours, or as `python -m metal_dlpack.softmetal --check` says."""
+    """Whether findings are failures: by an option of ours, or as `python -m softmetal --check` says."""
     return keeps_report(config.option) or os.environ.get(CHECK) == "report"
 
 
@@ -261,14 +261,16 @@ def keep_report(config: pytest.Config) -> None:
     if is_worker(config):
         return
     try:
-        from metal_dlpack import report, softmetal
-        from metal_dlpack.report import files, processes
+        import softmetal
     except ImportError as error:
         raise pytest.UsageError(f"--softmetal-check: metal_dlpack cannot be imported: {error}") from error
     if not softmetal.is_present():
         raise pytest.UsageError(
             "--softmetal-check and --softmetal-report need the software Metal; on a Mac kernels run on its GPU."
         )
+    from softmetal import report
+    from softmetal.report import files, processes
+
     for path in config.option.softmetal_report:
         if (why := files.refusal(path)) is not None:
             raise pytest.UsageError(f"--softmetal-report: {why}")
@@ -284,8 +286,10 @@ def is_worker(config: pytest.Config) -> bool:
 
 
 def read_silences(config: pytest.Config, lines: list[str]) -> None:
+    if sys.platform == "darwin":
+        return  # nothing is found there
     try:
-        from metal_dlpack.report import silences
+        from softmetal.report import silences
     except ImportError as error:
         raise pytest.UsageError(f"softmetal_benign: metal_dlpack cannot be imported: {error}") from error
     try:
@@ -298,15 +302,16 @@ def read_silences(config: pytest.Config, lines: list[str]) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     config = session.config
-    if is_worker(config) and "metal_dlpack.report.processes" in sys.modules:
-        from metal_dlpack import softmetal
-        from metal_dlpack.report import processes
+    if is_worker(config) and "softmetal.report.processes" in sys.modules:
+        import softmetal
+        from softmetal.report import processes
 
         softmetal.wait_idle(IDLE_S)
         processes.leave()
     if _gathering not in config.stash:
         return
-    from metal_dlpack import report, softmetal
+    import softmetal
+    from softmetal import report
 
     softmetal.wait_idle(IDLE_S)
     whole = config.stash[_gathering].end()
@@ -341,7 +346,7 @@ def metal_settings() -> Generator[Configure]:
 
     After the test they are restored.  On a Mac a test that calls it is skipped.
     """
-    from metal_dlpack import softmetal
+    import softmetal
 
     before: dict[str, str | None] = {}
 
@@ -366,7 +371,7 @@ def metal_buffers(request: pytest.FixtureRequest) -> Generator[Callable[[], int]
 
     A test that passes and leaves one behind is an error.  On a Mac, which has no such count, it gives 0.
     """
-    from metal_dlpack import softmetal
+    import softmetal
 
     if not softmetal.is_present():
         yield lambda: 0
@@ -391,7 +396,7 @@ def count_buffers() -> int:
 def settled_count() -> int:
     """The same, with what waits for the collector."""
     import metal_dlpack as md
-    from metal_dlpack import softmetal
+    import softmetal
 
     softmetal.wait_idle(2)  # finished work lets go of its buffers a moment after it tells so
     md.empty_cache()
@@ -401,7 +406,7 @@ def settled_count() -> int:
 @pytest.fixture
 def metal_reports(request: pytest.FixtureRequest) -> Generator[None]:
     """Turn validation on.  A test that makes a report, of a race or of wrong use, fails."""
-    from metal_dlpack import softmetal
+    import softmetal
 
     if not softmetal.is_present():
         yield
@@ -431,7 +436,7 @@ def uses(item: pytest.Item, fixture: str) -> bool:
 @pytest.hookimpl(hookwrapper=True, trylast=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, None]:
     if uses(item, "metal_reports"):
-        from metal_dlpack import softmetal
+        import softmetal
 
         if softmetal.is_present():
             item.stash[_was_idle] = softmetal.wait_idle(0)
@@ -481,7 +486,7 @@ def judge_reports(item: pytest.Item, phase: str, outcome: Any) -> None:
         judge_findings(item, phase, outcome)
     if _reports_before not in item.stash:
         return
-    from metal_dlpack import softmetal
+    import softmetal
 
     is_late = item.stash[_was_idle] and phase != "setup" and not softmetal.wait_idle(IDLE_S)
     if is_late:
@@ -510,7 +515,7 @@ def judge_findings(item: pytest.Item, phase: str, outcome: Any) -> None:
     news, item.stash[_findings_before] = count - item.stash[_findings_before], count
     if news == 0:
         return
-    from metal_dlpack import softmetal
+    import softmetal
 
     text = softmetal.last_report() + (f"\n(the last of {news})" if news > 1 else "")
     fail(item, phase, outcome, text)
@@ -520,14 +525,14 @@ def count_findings() -> int:
     """Of all kernels that were launched so far; torch's that nobody waits for are begun."""
     if not reads_settings():
         return 0
-    from metal_dlpack import softmetal
+    import softmetal
 
     softmetal.wait_idle(IDLE_S)
     return count_kernel_reports()
 
 
 def count_kernel_reports() -> int:
-    from metal_dlpack import softmetal
+    import softmetal
 
     return softmetal.reports("kernel")
 
@@ -535,7 +540,7 @@ def count_kernel_reports() -> int:
 def forget_failures() -> None:
     """Failures that a test has caused and not waited for are its own: the next test to wait would raise them."""
     import metal_dlpack as md
-    from metal_dlpack import softmetal
+    import softmetal
 
     for device in md.devices() if softmetal.wait_idle(IDLE_S) else ():
         for _ in range(100):  # each wait raises the failure of one stream

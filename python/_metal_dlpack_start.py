@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 #: By the module whose import shows that a program wants it: the variable that asks for it, and what of
-#: metal_dlpack.softmetal switches it on.  metal_dlpack.pth names the variables once more.
+#: softmetal switches it on.  metal_dlpack.pth names the variables once more.
 SWITCHES = {"torch": ("SOFTMETAL_TORCH", "torch_mps"), "mlx.core": ("SOFTMETAL_MLX", "mlx_kernels")}
 
 
@@ -61,7 +61,7 @@ def switch_on_when_imported(
 def _switch_on(module: str) -> None:
     variable, function = SWITCHES[module]
     try:
-        from metal_dlpack import softmetal
+        import softmetal
     except ImportError as error:
         if isinstance(error, ModuleNotFoundError) and error.name == "metal_dlpack":
             # It was there when this Python started: somebody has taken it off the path since, as pip does for a build.

@@ -186,7 +186,8 @@ SOURCES = {
     "core": [*(f"{folder}/*.[ch]" for folder in FOLDERS), "metal_bridge.m"],
     "softmetal": ["softmetal/*.[ch]", *(f"softmetal/{f}/*.[chm]" for f in ("apple", "checker", "gpu", "kernels"))],
     "python": [
-        *(f"metal_dlpack/{f}.py" for f in ("asking/*", "files/*", "msl/*", "explaining")),
+        *(f"metal_dlpack/{f}.py" for f in ("asking/*", "files/*", "language/*", "explaining")),
+        "softmetal/msl/*.py",
         "dlpack_conformance/*.py",
     ],
 }

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from metal_dlpack.msl import cache
+from softmetal.msl import cache
 
 ROOT = Path(__file__).resolve().parent.parent
 LEFT_OUT = shutil.ignore_patterns(".*", "build", "*.so", "dist", "__pycache__")

@@ -73,7 +73,7 @@ def pytest_unconfigure(config):
 TEST_OPTIONS = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not long")
 FLAGS = "-O0 -gdwarf-4 -w -MMD -fsanitize-coverage=trace-pc"
 LINES_OF_PYTHON = """[run]
-include = {folder}/python/metal_dlpack/*
+include = {folder}/python/*
 data_file = {data}
 context = ${{MUTANT_TEST}}
 core = ctrace

@@ -45,7 +45,8 @@ TESTS_OF = {
     mutant_rules.BRIDGE: "tests/metal/",
     "src/metal/copy_kernel.c": "tests/copy/",
     "src/softmetal": "tests/softmetal/",
-    "python/metal_dlpack/msl": "tests/msl/",
+    "python/softmetal/msl": "tests/msl/",
+    "python/metal_dlpack/language": "tests/msl/",
     "python/metal_dlpack": "tests/package/",
 }
 

@@ -90,8 +90,9 @@ _INSTEAD = {
 }
 
 
-if "METAL_DLPACK_REPORTS" in os.environ:  # started by a program that is checked: report/processes.py
-    from .running.reporting import begin_as_child as _begin_as_child
+#: Started by a program that is checked: softmetal/report/processes.py.
+if "METAL_DLPACK_REPORTS" in os.environ and hasattr(_core, "_softmetal_record"):
+    from softmetal.running.reporting import begin_as_child as _begin_as_child
 
     _begin_as_child()
 

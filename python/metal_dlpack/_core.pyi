@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from typing_extensions import Buffer as _Bytes
 from typing_extensions import CapsuleType
 
-from metal_dlpack.counting.kernel_count import KernelCount
 from metal_dlpack.numpy_attributes import ArrayFlags
+from softmetal.counting.kernel_count import KernelCount
 
 _T = TypeVar("_T")
 

@@ -83,7 +83,7 @@ def error_of(words: str, text: str = "") -> CompileError:
 
 def _with_cells(words: str, text: str) -> str:
     """The same about the lines of a notebook's cells, where the text stands in them, with the cells' names."""
-    from .report import literals, places
+    from .language import literals, places
 
     if not literals.cells_of_a_notebook():
         return words

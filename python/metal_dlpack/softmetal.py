@@ -1,113 +1,15 @@
-"""The software Metal's controls, for tests: live objects, validation reports, settings.
-
-The package uses the software Metal where there is no Metal.  On a Mac every function
-here but is_present() raises SoftwareMetalMissing.
-"""
+"""What softmetal was called before it had a name of its own; `python -m` takes this one as well."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
-from . import _core, soft_controls
-from .soft_controls import (
-    SoftwareMetalMissing,
-    configure,
-    is_present,
-    last_report,
-    live_objects,
-    reports,
-    wait_idle,
-)
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-__all__ = [
-    "SoftwareMetalMissing",
-    "configure",
-    "is_present",
-    "last_report",
-    "live_objects",
-    "mlx_kernels",
-    "reports",
-    "torch_mps",
-    "wait_idle",
-]
-
-
-def torch_mps(*, float64: bool = False) -> bool:
-    """Make torch's mps device compute where there is no Mac: on the CPU, in MTLBuffers of the software Metal.
-
-    Torch's operators, autograd, modules and optimisers run on ``mps`` from now on, and kernels of
-    torch.mps.compile_shader; ``md.from_dlpack(t)``, an Array's ``host`` and md.kernel use the same bytes.  Results are
-    those of torch's CPU build.  Before or after ``import torch``, which this does; for the life of the process, and
-    once.  ``python -m metal_dlpack.softmetal script.py`` runs a program with it, the pytest plugin's
-    ``--softmetal-torch`` tests; so does ``SOFTMETAL_TORCH=1`` in the environment of any Python that imports torch.
-
-    Each operator is work on a queue of torch's own.  With ``SOFTMETAL_LATENCY_US`` its bytes arrive later, as on a Mac:
-    a missing ``torch.mps.synchronize()`` shows.  With validation on, races with other queues are reported.
-
-    Parameters
-    ----------
-    float64 : bool, default False
-        Take float64 and complex128, which MPS refuses with a TypeError.
-
-    Returns
-    -------
-    bool
-        True; False on a Mac, where this does nothing and says so by a RuntimeWarning.
-
-    Raises
-    ------
-    ImportError
-        torch is not installed.
-    RuntimeError
-        There is no C++ compiler, or this torch has headers that the device cannot be compiled with; or this is a
-        sub-interpreter, which torch does not know.  The first call for a torch takes some 15 seconds and says so on
-        stderr; what it makes is kept beside compiled kernels.
-    """
-    if sys.platform != "darwin" and _core._softmetal_torch is None:  # where torch crashes or hangs
-        raise RuntimeError(
-            "softmetal.torch_mps: torch works in the main interpreter of a process alone, and this is another one: "
-            "call this there."
-        )
-    from . import torch_mps as device
-
-    return device.switch_on(float64=float64)
-
-
-def mlx_kernels() -> AbstractContextManager[object]:
-    """Run MLX's custom kernels where there is no Mac: mx.fast.metal_kernel makes kernels for the software Metal.
-
-    The source is generated as MLX does, in front of it MLX's headers from the installed wheel; the CPU runs it, and the
-    checker looks at it where that is on.  ``mx.metal.is_available()``, ``mx.default_device()``, ``mx.gpu`` and
-    ``mx.device_info()`` answer as on a Mac; MLX's own operations run on its CPU.  Switch it on before a package that
-    asks them is imported.
-
-    Inputs are evaluated at the call, not later as on a Mac, and shared; for a source with vectors they are copied:
-    MLX aligns its memory on the CPU to 8 bytes.  Outputs are copied once.  ``mx.compile`` gives functions that run
-    as they are.  ``mx.grad`` and ``mx.vmap`` of a kernel are refused as on a Mac; ``mx.custom_function`` gives it a
-    ``vjp`` or a ``jvp``.  ``SOFTMETAL_MLX=1`` in the environment switches it on where a Python imports mlx.core.
-
-    Returns
-    -------
-    a context manager
-        At the end of its ``with`` all patches are taken back; kernels that were made meanwhile still run.  Without
-        ``with`` they stay for the life of the process.  Not for use by several threads at once.  On a Mac nothing is
-        patched, and a RuntimeWarning says so.
-
-    Raises
-    ------
-    ImportError
-        mlx is not installed: ``pip install mlx mlx-cpu``.
-    """
-    from . import mlx_kernels as kernels
-
-    return kernels.switch_on(soft_controls.checks_kernels)
-
+import softmetal
+from softmetal import *  # noqa: F403
 
 if __name__ == "__main__":
-    from metal_dlpack.running.program import main
+    from softmetal.running.program import main
 
     sys.exit(main(sys.argv[1:]))
+
+sys.modules[__name__] = softmetal

@@ -10,6 +10,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING
 
 from . import _core
+from .language import OURS
 from .timelines.names import name_default_streams, names_in
 from .timelines.records import Event, Names, Raw, Wait, Work, events_of, raw_of
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from .timelines.summary import Summary
 
-PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 #: Seconds that the first look waits for work in flight.
 PATIENCE = 1.0
 
@@ -43,7 +43,7 @@ class Timeline:
         if self._began:
             raise RuntimeError("timeline: it was opened already; write `with md.timeline() as t:` for another one.")
         try:
-            self._opening = _core._timeline_open(self._capacity, (PACKAGE, *_folder_of_torch()))
+            self._opening = _core._timeline_open(self._capacity, (*OURS, *_folder_of_torch()))
         except (MemoryError, OverflowError) as error:
             raise MemoryError(
                 f"timeline: there is no memory for {self._capacity} records, of at most 200 bytes each; give a smaller "
@@ -206,7 +206,7 @@ def _frame_of_user() -> FrameType | None:
     """The innermost that is neither ours nor contextlib's."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and (
-        frame.f_code.co_filename.startswith(PACKAGE) or frame.f_globals.get("__name__") == "contextlib"
+        frame.f_code.co_filename.startswith(OURS) or frame.f_globals.get("__name__") == "contextlib"
     ):
         frame = frame.f_back
     return frame

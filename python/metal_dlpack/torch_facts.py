@@ -62,7 +62,7 @@ def _warn_of_no_mps() -> None:
         frame, level = frame.f_back, level + 1
     warnings.warn(
         "PyTorch has no mps here: it holds this Metal tensor, and fails to print it or to compute with it ('Could not "
-        "run aten::...'). Call metal_dlpack.softmetal.torch_mps() before, or pass a.host, for a tensor on the CPU.",
+        "run aten::...'). Call softmetal.torch_mps() before, or pass a.host, for a tensor on the CPU.",
         RuntimeWarning,
         stacklevel=level,
     )

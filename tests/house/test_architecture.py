@@ -8,6 +8,7 @@ import graph
 from places import PACKAGES, ROOT, SRC, TESTS
 
 TEXT = (ROOT / "ARCHITECTURE.md").read_text()
+OURS = ("metal_dlpack", "softmetal")
 NAMES = {path.name for folder in (SRC, PACKAGES, TESTS, ROOT / "tools", ROOT / "docs") for path in folder.rglob("*.*")}
 
 
@@ -28,16 +29,15 @@ def test_what_lies_beside_the_rooms_of_the_package_has_a_reason():
     pages = [
         *sorted((ROOT / "docs" / "reference").glob("*.md")),
         package / "__init__.py",
-        package / "softmetal.py",
         SRC / "python" / "call_python.h",
     ]
     text = "\n".join(page.read_text() for page in pages)
     loose = {path.stem for path in package.glob("*.py")} - {"__init__", "__main__"}
     assert [name for name in sorted(loose) if not re.search(rf'[."]{name}\b', text)] == []
-    rooms = {path.parent.name for path in package.glob("*/__init__.py")} - {"include"}
-    assert [room for room in sorted(rooms) if f"`{room}/`" not in TEXT] == []
+    rooms = {path.parent.relative_to(PACKAGES) for name in OURS for path in (PACKAGES / name).glob("*/__init__.py")}
+    assert [room for room in sorted(rooms) if f"`{room.name}/`" not in TEXT] == []
     built = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
-    assert {f"metal_dlpack.{room}" for room in rooms} <= set(built)
+    assert {".".join(room.parts) for room in rooms} <= set(built)
 
 
 def methods_of_array():
@@ -70,8 +70,8 @@ def test_what_c_calls_in_python_is_there_and_drawn():
     wrong = [
         f"{module}.{function}"
         for _, module, function in rows
-        if not callable(getattr(importlib.import_module(f"metal_dlpack.{module}"), function, None))
-        or (module != "_core" and f"──►  {module} " not in page)
+        if not callable(getattr(importlib.import_module(module), function, None))
+        or (module != "metal_dlpack._core" and f"──►  {module.removeprefix('metal_dlpack.')} " not in page)
     ]
     assert len(rows) > 10 and not wrong, f"missing, or not drawn in ARCHITECTURE.md: {wrong}"
     sources = {path: path.read_text() for path in SRC.rglob("*.c")}

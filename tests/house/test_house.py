@@ -64,12 +64,9 @@ PYTHON_ROOMS = (
     "metal_dlpack.capturing",
     "metal_dlpack.pages",
     "metal_dlpack.looking",
-    "metal_dlpack.msl",
+    "metal_dlpack.language",
     "metal_dlpack.kernel_source",
-    "metal_dlpack.soft_controls",
-    "metal_dlpack.report",
     "metal_dlpack.compile_errors",
-    "metal_dlpack.counting",
     "metal_dlpack.timelines",
     "metal_dlpack.notebook",
     "metal_dlpack.sharing",
@@ -77,11 +74,18 @@ PYTHON_ROOMS = (
     "metal_dlpack.files",
     "metal_dlpack.opening",
     "metal_dlpack.loading",
-    "metal_dlpack.mlx_kernels",
-    "metal_dlpack.torch_mps",
-    "metal_dlpack.softmetal",
+    "softmetal.msl",
+    "softmetal.report",
+    "softmetal.controls",
+    "softmetal.counting",
+    "softmetal.mlx",
+    "softmetal.torch",
+    "softmetal",
     "_metal_dlpack_start",
-    "metal_dlpack.running",
+    "softmetal.running",
+    "softmetal.__main__",
+    "metal_dlpack.softmetal",
+    "metal_dlpack.counting",
     "metal_dlpack",
     "metal_dlpack.asking",
     "metal_dlpack.explaining",
@@ -170,7 +174,7 @@ def test_the_linker_joins_downward_only(tmp_path):
 
 def python_floor(module):
     package, _, rest = module.partition(".")
-    room = f"{package}.{rest.partition('.')[0]}" if package == "metal_dlpack" and rest else package
+    room = f"{package}.{rest.partition('.')[0]}" if package in {"metal_dlpack", "softmetal"} and rest else package
     return PYTHON_ROOMS.index(room)
 
 

@@ -79,16 +79,20 @@ def test_a_source_distribution_has_what_git_has_and_nothing_else(sdist):
 def test_a_wheel_has_the_package_its_plugins_and_the_licence(sdist, wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     installed = {name for name in names if ".dist-info/" not in name}
-    ours = [path for name in ("dlpack_conformance", "metal_dlpack") for path in (sdist / "python" / name).rglob("*.*")]
+    ours = [
+        path
+        for name in ("dlpack_conformance", "metal_dlpack", "softmetal")
+        for path in (sdist / "python" / name).rglob("*.*")
+    ]
     package = {str(path.relative_to(sdist / "python")) for path in ours}
-    package.add("metal_dlpack/msl/empty-headers/metal_stdlib")
+    package.add("softmetal/msl/empty-headers/metal_stdlib")
     package = {name for name in package if (PACKAGES / name).is_file() and "/." not in name}
     assert {
         "metal_dlpack/_core.pyi",
         "metal_dlpack/py.typed",
         "metal_dlpack/__init__.pxd",
         "metal_dlpack/include/metal_dlpack.h",
-        "metal_dlpack/msl/headers.json",
+        "softmetal/msl/headers.json",
         "metal_dlpack/share/cmake/metal_dlpack/metal_dlpack-config.cmake",
         "metal_dlpack/share/pkgconfig/metal_dlpack.pc",
     } <= package
@@ -240,6 +244,44 @@ def test_on_a_mac_every_file_is_compiled_for_metal_and_linked_with_it(tmp_path):
     assert {"-lobjc", "-Wl,-exported_symbol,_PyInit__core"} <= set(linked)
     assert not any("version-script" in argument or argument in {"-ldl", "-flto=auto"} for argument in linked)
     assert {target for target, _ in calls} == {"14.0"}
+
+
+#: What a Mac has of softmetal: its face, and what runs a program.
+SOFTMETAL_ON_A_MAC = {
+    "__init__.py",
+    "__main__.py",
+    "controls.py",
+    "py.typed",
+    "running/__init__.py",
+    "running/program.py",
+}
+
+IMPORT_ALL = """
+import metal_dlpack, pathlib, pytest, sys
+import asyncio, concurrent.futures.thread, ctypes, importlib, multiprocessing, subprocess, urllib.request  # as on Linux
+sys.platform = "darwin"
+names = [str(path.relative_to(sys.argv[1]).with_suffix("")).replace("/", ".") for path in pathlib.Path(sys.argv[1]).rglob("*.py")]
+for name in names:
+    if not name.endswith(("_dask", "__main__")):
+        importlib.import_module(name.removesuffix(".__init__"))
+print(len(names), metal_dlpack.__file__.startswith(sys.argv[1]))
+"""
+
+
+def test_on_a_mac_the_wheel_has_no_file_that_cannot_run_there(tmp_path):
+    folder, lib = checkout(tmp_path), tmp_path / "lib"
+    run_child(
+        ON_A_MAC.replace('"build_ext"', '"build_py"').replace('"--build-temp", "temp"', ""), cwd=folder, check=True
+    )
+    shutil.move(folder / "lib", lib)
+    files = {path.relative_to(lib).as_posix(): path.stat().st_size for path in lib.rglob("*") if path.is_file()}
+    assert {name.removeprefix("softmetal/") for name in files if name.startswith("softmetal/")} == SOFTMETAL_ON_A_MAC
+    assert not any(name.endswith((".cpp", ".pth")) for name in files)
+    of_the_kit = sum(size for name, size in files.items() if "dlpack_conformance" in name)
+    assert sum(files.values()) - of_the_kit <= 560_000, "bytes of package files in a Mac's wheel"
+    shutil.copy(md._core.__file__, lib / "metal_dlpack")
+    said = output_of(IMPORT_ALL, lib, PYTHONPATH=str(lib))
+    assert said == f"{sum(name.endswith('.py') for name in files)} True\n"
 
 
 @pytest.mark.long

@@ -27,7 +27,7 @@ HANGING = {"without the GIL": "time.sleep(60)", "with the GIL": "import ctypes; 
 #: A compiler's environment has only what it needs.
 COMPILES = """
 import os, sys
-from metal_dlpack.msl import child
+from softmetal.msl import child
 child._environment = lambda: dict(os.environ)
 child.run([sys.executable, os.environ["PIDS"] + "/hangs.py"], "")
 """

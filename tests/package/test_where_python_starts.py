@@ -12,7 +12,7 @@ import _metal_dlpack_start
 
 pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_no_sanitizer]
 
-RUNNER = ["-m", "metal_dlpack.softmetal"]
+RUNNER = ["-m", "softmetal"]
 #: Neither by the environment of this run.
 PLAIN = {variable: None for variable, _ in _metal_dlpack_start.SWITCHES.values()} | {"PYTEST_ADDOPTS": None}
 

@@ -12,7 +12,7 @@ import pytest
 from places import SRC
 from seeded_kernels import SEEDED
 
-from metal_dlpack.report import advice, building, files, page, sarif, silences, text
+from softmetal.report import advice, building, files, page, sarif, silences, text
 
 jsonschema = pytest.importorskip("jsonschema")
 pytestmark = [pytest.mark.needs_kernels, pytest.mark.needs_softmetal]

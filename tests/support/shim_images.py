@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 from kernel_images import Image, Launch, Thread
 
-from metal_dlpack.msl import cache, flags
-from metal_dlpack.msl.compiler import Compiler
+from softmetal.msl import cache, flags
+from softmetal.msl.compiler import Compiler
 
 ROOT = Path(__file__).resolve().parents[2]
 SRC = ROOT / "src"

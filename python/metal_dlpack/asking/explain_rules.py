@@ -350,7 +350,7 @@ _ROWS = {
     ),
     ("torch", "metal", "note"): Rule(
         "torch's builds without MPS compute with a tensor t of mps, print it or move it only once that is switched on.",
-        "Switch it on with metal_dlpack.softmetal.torch_mps(), read t through md.from_dlpack(t), or pass {host}.",
+        "Switch it on with softmetal.torch_mps(), read t through md.from_dlpack(t), or pass {host}.",
         machine="no metal",
     ),
     ("torch", "ours_on_metal", "zero-copy"): Rule(

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
-from metal_dlpack.torch_mps import building
+
+if sys.platform != "darwin":
+    import softmetal
+    from softmetal.torch import building
 
 IS_MAC = sys.platform == "darwin"
 ITEMS = 4096
@@ -158,7 +160,7 @@ SWITCHED_ON = (
     ""
     if IS_MAC
     else (
-        "PyTorch computes on mps here, on the CPU, after softmetal.torch_mps(), under python -m metal_dlpack.softmetal "
+        "PyTorch computes on mps here, on the CPU, after softmetal.torch_mps(), under python -m softmetal "
         "or pytest --softmetal-torch; the first time a C++ compiler makes the device"
     )
 )
@@ -292,7 +294,7 @@ def from_jax(jnp: Any) -> None:
     expected="copies",
     where=not IS_MAC,
     note='MLX without Metal copies whatever it imports, and says "No Metal back-end" of mx.fast.metal_kernel until '
-    "softmetal.mlx_kernels() is called; python -m metal_dlpack.softmetal and pytest --softmetal call it",
+    "softmetal.mlx_kernels() is called; python -m softmetal and pytest --softmetal call it",
 )
 def mlx_host(mx: Any) -> None:
     array = new_array()

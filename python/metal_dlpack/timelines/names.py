@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Any
 
 from metal_dlpack import _core
-from metal_dlpack.report.literals import cells_of_a_notebook
+from metal_dlpack.language.literals import cells_of_a_notebook
 
 from .records import Names
 
