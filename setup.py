@@ -27,8 +27,21 @@ from setuptools.command.install_lib import install_lib
 IS_MAC = sys.platform == "darwin"
 MACOS_TARGET = "14.0"
 EXPORTS = "src/module/exports.map"
-START = "src/metal_dlpack.pth"
+START = "python/metal_dlpack.pth"
 SOFTMETAL = "src/softmetal"
+#: Where the headers lie that go into the wheel.
+HEADERS = "python"
+
+#: Packages and modules for the software Metal alone: of softmetal a Mac has what says so, and runs programs.
+NOT_ON_A_MAC = (
+    "metal_dlpack.counting",
+    "softmetal.counting",
+    "softmetal.mlx",
+    "softmetal.msl",
+    "softmetal.report",
+    "softmetal.running.reporting",
+    "softmetal.torch",
+)
 
 OUR_LICENCE = "Apache-2.0"
 #: Of a wheel that carries GCC's libobjc: tools/libobjc_licence has put that library's licence beside ours.
@@ -85,7 +98,7 @@ def link_args() -> list[str]:
 def core_extension() -> Extension:
     """Every file of src/; on a Mac without the folder that stands in for Metal there."""
     sources = sorted(glob("src/**/*.[cm]", recursive=True))
-    include_dirs = ["src", dlpack_include()]
+    include_dirs = ["src", HEADERS, dlpack_include()]
     if IS_MAC:
         sources = [name for name in sources if not name.startswith(SOFTMETAL)]
     else:
@@ -96,7 +109,12 @@ def core_extension() -> Extension:
         include_dirs=include_dirs,
         extra_compile_args=compile_args(),
         extra_link_args=link_args(),
-        depends=[*sorted(glob("src/**/*.h", recursive=True)), EXPORTS, "setup.py"],
+        depends=[
+            *sorted(glob("src/**/*.h", recursive=True)),
+            *glob(f"{HEADERS}/**/*.h", recursive=True),
+            EXPORTS,
+            "setup.py",
+        ],
         language="c",
     )
 
@@ -188,10 +206,20 @@ class BuildCore(build_ext):
 
 
 class BuildPackage(build_py):
-    """build_py that forgets what the package no longer has: else a build of yesterday in build/ goes into the wheel.
+    """build_py that leaves out what a Mac cannot run, and forgets what the packages no longer have.
 
-    Beside the package goes what Python reads when it starts; on a Mac there is nothing to switch on.
+    Else a build of yesterday in build/ goes into the wheel.  Beside the packages goes what Python reads when it
+    starts; on a Mac there is nothing to switch on.
     """
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        if IS_MAC:
+            self.packages = [name for name in self.packages if not name.startswith(NOT_ON_A_MAC)]
+
+    def find_package_modules(self, package: str, package_dir: str) -> list[tuple[str, str, str]]:
+        found = super().find_package_modules(package, package_dir)
+        return [one for one in found if not (IS_MAC and f"{one[0]}.{one[1]}".startswith(NOT_ON_A_MAC))]
 
     def run(self) -> None:
         super().run()
@@ -203,7 +231,7 @@ class BuildPackage(build_py):
         if self.editable_mode:
             return
         wanted = {Path(name) for name in self.get_outputs(include_bytecode=False)}
-        for package in ("dlpack_conformance", "metal_dlpack"):
+        for package in ("dlpack_conformance", "metal_dlpack", "softmetal"):
             for path in Path(self.build_lib, package).rglob("*"):
                 if path.is_file() and path.suffix != ".so" and path not in wanted:
                     path.unlink()
@@ -264,7 +292,7 @@ def links_from_elsewhere(text: str, revision: str) -> str:
 
 def facts_of_the_release() -> dict:
     """The part of the metadata that depends on where the repository is published, and on what the wheel will carry."""
-    source = Path("src/metal_dlpack/__init__.py").read_text(encoding="utf-8")
+    source = Path("python/metal_dlpack/__init__.py").read_text(encoding="utf-8")
     revision = "v" + re.search(r'^__version__ = "(.*)"$', source, re.MULTILINE)[1]
     pages = {
         "Source": "",

@@ -4,7 +4,7 @@
 
 "first" has an empty cache: the shim is compiled too, which is done once for each compiler and set of flags.
 "compiled" has a source that the cache does not know; "cached" one that it knows.  All three begin with
-`import metal_dlpack.msl` and end with the image loaded.  In turn with them, `import numpy` in a new process: the scale.
+`import softmetal.msl` and end with the image loaded.  In turn with them, `import numpy` in a new process: the scale.
 
 Printed: the least time that passed, the least time that the processors worked (the process and its compiler; what else
 runs on the machine does not count), and the median of that beside numpy's in the same turn.  --check holds the second
@@ -21,8 +21,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from metal_dlpack.msl import compiler
-from metal_dlpack.msl.errors import CompilerError
+from metal_dlpack.language.errors import CompilerError
+from softmetal.msl import compiler
 
 MOST_COMPILED_MS, MOST_CACHED_MS = 1000, 50
 
@@ -33,7 +33,7 @@ def spent():
     return time.perf_counter(), sum(use.ru_utime + use.ru_stime for use in uses)
 before = spent()
 if len(sys.argv) > 1:
-    from metal_dlpack import msl
+    from softmetal import msl
     library = msl.open_library(open(sys.argv[1]).read())
     path = library.compile(next(iter(library.functions)), {})
     import ctypes

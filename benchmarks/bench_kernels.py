@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 
 HEAD = "#include <metal_stdlib>\nusing namespace metal;\n"
 ADD = (

@@ -11,7 +11,7 @@ import time
 import mlx.core as mx
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 
 PAIRS, CALLS = 41, 200
 COUNT = 64

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 
 LATENCY_US = 50_000
 MOST_MS = 2.0

@@ -13,7 +13,7 @@ import time
 
 import torch
 
-from metal_dlpack import softmetal
+import softmetal
 
 SMALL, LARGE = 16, 4 << 20  # float32 numbers
 PAIRS = 41
@@ -47,7 +47,7 @@ def pairs(work, size, calls):
 
 def switched_on():
     code = (
-        "import torch, time; import metal_dlpack.softmetal as s; begin = time.perf_counter(); "
+        "import torch, time; import softmetal as s; begin = time.perf_counter(); "
         "s.torch_mps(); print(time.perf_counter() - begin)"
     )
     return statistics.median(float(subprocess.check_output([sys.executable, "-c", code])) for _ in range(5))

@@ -7,7 +7,7 @@ import importlib.util
 from types import ModuleType
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 
 
 def has(module: str) -> bool:

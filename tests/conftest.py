@@ -22,9 +22,9 @@ import pytest
 from machine import HAS_SOFTMETAL, SANITIZER, has_kernels, has_metal, has_mlx_metal, has_module, has_mps
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 from metal_dlpack.asking import trials
-from metal_dlpack.msl import cache
+from softmetal.msl import cache
 
 if SANITIZER:
     trials.ask_child = lambda _consumer, _names: {}  # a child would import what is left out above

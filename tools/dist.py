@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
 VERSIONS = [f"3.{minor}" for minor in range(11, 15)]
 #: What setuptools adds to a source distribution, and what only a clone needs.
-ADDED = ("PKG-INFO", "setup.cfg", "src/metal_dlpack.egg-info/")
+ADDED = ("PKG-INFO", "setup.cfg", "python/metal_dlpack.egg-info/")
 LEFT_OUT = {".gitattributes", ".gitignore"}
 #: A wheel with debug information has twice as much.
 WHEEL_LIMIT_BYTES = 1_000_000

@@ -87,7 +87,7 @@ def put_weights_on_mps() -> None:
     import torch
 
     import metal_dlpack as md
-    from metal_dlpack import softmetal
+    import softmetal
 
     def model() -> torch.nn.Module:
         return torch.nn.Sequential(torch.nn.Linear(2048, 4096), torch.nn.GELU(), torch.nn.Linear(4096, 2048))

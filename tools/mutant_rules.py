@@ -18,7 +18,10 @@ from marks import code_of, marks_of
 from mutant_python import Function
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("arithmetic", "copy", "bridge", "metal", "python", "values", "streams", "array", "exchange", "kernels", "module")
+FOLDERS = (
+    *("arithmetic", "copy", "bridge", "metal", "python", "values"),
+    *("streams", "array", "exchange", "kernels", "module"),
+)
 
 
 @dataclass(frozen=True)
@@ -185,16 +188,19 @@ SOURCES = {
     "core": [f"{folder}/*.[chm]" for folder in FOLDERS],
     "softmetal": ["softmetal/*.[ch]", *(f"softmetal/{f}/*.[chm]" for f in ("apple", "checker", "gpu", "kernels"))],
     "python": [
-        *(f"metal_dlpack/{f}.py" for f in ("asking/*", "files/*", "msl/*", "explaining")),
+        *(f"metal_dlpack/{f}.py" for f in ("asking/*", "files/*", "language/*", "explaining")),
+        "softmetal/msl/*.py",
         "dlpack_conformance/*.py",
     ],
 }
+#: Where its files lie; those of the others lie in src/.
+FOLDER_OF = {"python": "python"}
 
 
 def sources(*of: str) -> list[str]:
     """Of these parts, or of all."""
-    patterns = [pattern for part in of or SOURCES for pattern in SOURCES[part]]
-    return [str(path.relative_to(ROOT)) for pattern in patterns for path in sorted((ROOT / "src").glob(pattern))]
+    patterns = [f"{FOLDER_OF.get(part, 'src')}/{pattern}" for part in of or SOURCES for pattern in SOURCES[part]]
+    return [str(path.relative_to(ROOT)) for pattern in patterns for path in sorted(ROOT.glob(pattern))]
 
 
 def all_mutants(*of: str) -> dict[str, list[Mutant]]:

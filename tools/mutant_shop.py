@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from metal_dlpack.msl import cache
+from softmetal.msl import cache
 
 ROOT = Path(__file__).resolve().parent.parent
 LEFT_OUT = shutil.ignore_patterns(".*", "build", "*.so", "dist", "__pycache__")
@@ -46,7 +46,7 @@ class Shop:
                 self.commands[compiled[1]] = shlex.split(line)
             elif " -shared " in line and "objects/" in line:
                 self.link = shlex.split(line)
-        self.module = next((folder / "src" / "metal_dlpack").glob("*.so"))
+        self.module = next((folder / "python" / "metal_dlpack").glob("*.so"))
         self.link[self.link.index("-o") + 1] = str(self.module)
         self.share_cache()
 

@@ -44,8 +44,9 @@ FIRST, SECOND = 2, 10
 TESTS_OF = {
     "src/metal/copy_kernel.c": "tests/copy/",
     "src/softmetal": "tests/softmetal/",
-    "src/metal_dlpack/msl": "tests/msl/",
-    "src/metal_dlpack": "tests/package/",
+    "python/softmetal/msl": "tests/msl/",
+    "python/metal_dlpack/language": "tests/msl/",
+    "python/metal_dlpack": "tests/package/",
 }
 
 

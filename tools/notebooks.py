@@ -106,7 +106,7 @@ def jupyterlab(theme: str, notebooks: list[Path]) -> Iterator[str]:
             "JUPYTERLAB_SETTINGS_DIR": str(folder / "settings"),
             "JUPYTERLAB_WORKSPACES_DIR": str(folder / "workspaces"),
             "IPYTHONDIR": str(folder / "ipython"),
-            "PYTHONPATH": str(ROOT / "src"),
+            "PYTHONPATH": str(ROOT / "python"),
         }
         # An empty token: the server listens on this machine alone, and ends with this program.
         command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1", "--port=0"]

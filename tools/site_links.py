@@ -20,7 +20,7 @@ PAGES = {
     ROOT / "ARCHITECTURE.md": DOCS / "inside" / "architecture.md",
     ROOT / "CONTRIBUTING.md": DOCS / "inside" / "contributing.md",
     ROOT / "CHANGELOG.md": DOCS / "changelog.md",
-    ROOT / "src" / "metal_dlpack" / "include" / "metal_dlpack.h": DOCS / "reference" / "header.md",
+    ROOT / "python" / "metal_dlpack" / "include" / "metal_dlpack.h": DOCS / "reference" / "header.md",
 }
 #: Pages for those who work on the code: the site links to the repository instead.
 LEFT_OUT = {DOCS / "inside" / f"{name}.md" for name in ("bridge_review", "kernels", "on_a_mac", "protocol")}

@@ -21,7 +21,7 @@ def with_pictures(text: str) -> str:
 
 def _drawn(section: str) -> str:
     import metal_dlpack
-    from metal_dlpack import softmetal
+    import softmetal
 
     names: dict[str, Any] = {"md": metal_dlpack}
 

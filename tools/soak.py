@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 
 WARM_UP = 2000
 #: Allocators' own bookkeeping: at a million trips, a fraction of a byte each.

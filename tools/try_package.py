@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 SCALE = """

@@ -61,7 +61,7 @@ typedef struct kernel_call {
     char numbers[KERNEL_MOST_BUFFERS][KERNEL_NUMBER_MAX]; /* by parameter's place */
 } kernel_call;
 
-/* kernel_launch.c: is metal_dlpack/report/ told what each call gives?  With the GIL. */
+/* kernel_launch.c: is softmetal/report/ told what each call gives?  With the GIL. */
 extern bool kernel_calls_are_told;
 
 /* kernel_signature.c: fill `launch` and `values`.  -1 with TypeError. */

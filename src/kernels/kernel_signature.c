@@ -1,7 +1,7 @@
 /* kernel_signature.c: a kernel's parameters in their order, and which object of a call is for which.
  *
  * Owns:    nothing; what it hands out is borrowed from the caller's arguments.
- * Calls:   metal_dlpack/msl/signatures.py for the order that the source says.
+ * Calls:   metal_dlpack/language/signatures.py for the order that the source says.
  * Threads: the GIL is held.
  * Rule:    a keyword of the launch is never a parameter's: a parameter of such a name is given
  *          by position.  Only `out` is both, by what it is given.

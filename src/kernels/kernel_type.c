@@ -170,7 +170,7 @@ PyDoc_STRVAR(
     "depend neither on the machine nor on timing.\n\n"
     "The arguments are those of a call.  The kernel is compiled once more, with a call before\n"
     "each access of its source.\n\n"
-    "Returns\n-------\nmetal_dlpack.counting.KernelCount\n"
+    "Returns\n-------\nsoftmetal.counting.KernelCount\n"
     "    Bytes and lines for each argument, accesses by source line, branches, barriers,\n"
     "    conflicts of threadgroup memory; print() it to see them beside the source.\n\n"
     "Raises\n------\n"

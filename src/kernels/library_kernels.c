@@ -2,7 +2,7 @@
  * attributes.
  *
  * Owns:    nothing; what is made is the Library's.
- * Calls:   metal_bridge.h for kernels; metal_dlpack/msl/templates.py for the text of an
+ * Calls:   metal_bridge.h for kernels; metal_dlpack/language/templates.py for the text of an
  *          instantiation.
  * Threads: the GIL is held; released while Metal compiles.
  */

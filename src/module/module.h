@@ -22,7 +22,7 @@ extern PyMethodDef shares_memory_functions[];
 /* softmetal_probe.c: counts and reports of the software Metal, for tests; nothing on a Mac. */
 extern PyMethodDef softmetal_counts_functions[];
 extern PyMethodDef softmetal_probe_functions[];
-/* softmetal_record.c: tells metal_dlpack/report/ what ran and what was found; nothing on a Mac. */
+/* softmetal_record.c: tells softmetal/report/ what ran and what was found; nothing on a Mac. */
 extern PyMethodDef softmetal_record_functions[];
 /* threads.c: how many threads a large copy on the CPU may use. */
 extern PyMethodDef threads_functions[];
@@ -35,11 +35,11 @@ extern PyMethodDef work_facts_functions[];
  * or -1 with an exception. */
 int c_api_add_capsule(PyObject *module);
 
-/* softmetal_compiler.c: from now on the software Metal compiles by metal_dlpack.msl, which is
+/* softmetal_compiler.c: from now on the software Metal compiles by softmetal.msl, which is
  * imported when it first does.  Nothing on a Mac. */
 void softmetal_compiler_install(void);
 
-/* softmetal_torch.c: puts _softmetal_torch, a table for metal_dlpack/torch_mps/, into the module.
+/* softmetal_torch.c: puts _softmetal_torch, a table for softmetal/torch/, into the module.
  * 0, or -1 with an exception. */
 int softmetal_torch_add(PyObject *module);
 

@@ -1,6 +1,6 @@
 /* softmetal_compiler.c: gives the software Metal its compiler; nothing on a Mac.
  *
- * Calls:   metal_dlpack/msl/for_softmetal.py, metal_dlpack/report/silences.py; compiler.h.
+ * Calls:   softmetal/msl/for_softmetal.py, softmetal/report/silences.py; compiler.h.
  * Threads: any, best without the GIL, which is taken: in whatever interpreter the thread belongs
  *          to, since texts go in and come out, and no object stays.
  */

@@ -1,6 +1,6 @@
 /* softmetal_counts.c: what counted launches found, as Python's values; nothing on a Mac.
  *
- * Calls:   softmetal/checker/counts.h; metal_dlpack/counting/ makes something of it.
+ * Calls:   softmetal/checker/counts.h; softmetal/counting/ makes something of it.
  * Threads: the GIL is held.
  */
 #include "module/module.h"
@@ -107,7 +107,7 @@ execution_number(const soft_counts *counts, size_t index)
     return PyLong_FromUnsignedLongLong(counts->executions[index]);
 }
 
-/* The fields of metal_dlpack/counting/launches.py: RawCounts, in order. */
+/* The fields of softmetal/counting/launches.py: RawCounts, in order. */
 static PyObject *
 counts_tuple(const soft_counts *counts)
 {

@@ -1,6 +1,6 @@
-/* softmetal_record.c: tells metal_dlpack/report/ what ran on the software Metal and what was found.
+/* softmetal_record.c: tells softmetal/report/ what ran on the software Metal and what was found.
  *
- * Calls:   metal_dlpack/report/recording.py, with plain values; recorder.h.
+ * Calls:   softmetal/report/recording.py, with plain values; recorder.h.
  * Threads: any, without the GIL, which is taken.  What Python raises is dropped: the launch is none
  *          of a report's.
  */
@@ -198,7 +198,7 @@ PyMethodDef softmetal_record_functions[] = {
                "Let a process whose Python ends by itself have this exit status.")},
     {"_softmetal_record", record, METH_O,
      PyDoc_STR("_softmetal_record($module, on, /)\n--\n\n"
-               "Tell metal_dlpack.report.recording of each launch and finding, or nobody.")},
+               "Tell softmetal.report.recording of each launch and finding, or nobody.")},
     {NULL, NULL, 0, NULL},
 };
 #else

@@ -10,7 +10,7 @@
 #include "kernels/kernel_object.h"
 #include "metal/pool.h"
 #include "metal/storage.h"
-#include "metal_dlpack/torch_mps/metal.h"
+#include "softmetal/torch/metal.h"
 #include "module/softmetal_turn.h"
 #include "python/waiting.h"
 #include "softmetal/settings.h"

@@ -8,7 +8,7 @@
 static const struct {
     const char *module, *function;
 } names[] = {
-#define CALL_PYTHON_AS_ROW(name, module, function) [name] = {"metal_dlpack." module, function},
+#define CALL_PYTHON_AS_ROW(name, module, function) [name] = {module, function},
     CALL_PYTHON_LIST(CALL_PYTHON_AS_ROW)
 #undef CALL_PYTHON_AS_ROW
 };

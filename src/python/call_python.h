@@ -7,33 +7,33 @@
 
 #include "python/state.h"
 
-/* X(C name, module of metal_dlpack, function): every function of the package that C calls, and
+/* X(C name, module, function): every function of Python of ours that C calls, and
  * the only place where C names one.  ARCHITECTURE.md draws these arrows. */
 #define CALL_PYTHON_LIST(X) \
-    X(CALL_AWAIT_ENTER, "awaiting", "enter") \
-    X(CALL_AWAIT_LEAVE, "awaiting", "leave") \
-    X(CALL_AWAIT_EVENT, "awaiting", "wait_for") \
-    X(CALL_AWAIT_FOREIGN_EVENT, "awaiting", "wait_for_foreign") \
-    X(CALL_SYNC_WAYS, "sync", "ways_of") \
-    X(CALL_TORCH_POINTERS, "torch_facts", "pointers") \
-    X(CALL_TORCH_NEGATED, "torch_facts", "is_negated") \
-    X(CALL_SOURCE_COMPOSE, "kernel_source", "compose") \
-    X(CALL_SOURCE_INSTANTIATE, "msl.templates", "instantiate") \
-    X(CALL_KERNEL_ORDER, "msl.signatures", "order") \
-    X(CALL_SOURCE_ERROR, "compile_errors", "error_of") \
-    X(CALL_ARRAY_TEXT, "looking.text", "describe_array") \
-    X(CALL_ARRAY_REDUCE, "pickling", "reduce_array") \
-    X(CALL_ARRAY_FLAGS, "numpy_attributes", "ArrayFlags") \
-    X(CALL_COUNT, "counting", "count") \
-    X(CALL_DEVICE, "_core", "_device") \
-    X(CALL_HTML, "notebook", "html_of") \
-    X(CALL_MSL_FUNCTIONS, "msl.for_softmetal", "functions") \
-    X(CALL_MSL_IMAGE, "msl.for_softmetal", "image") \
-    X(CALL_MSL_LINES, "msl.for_softmetal", "lines") \
-    X(CALL_REPORT_SILENCED, "report.silences", "silenced") \
-    X(CALL_REPORT_CALL, "report.recording", "call") \
-    X(CALL_REPORT_FINDING, "report.recording", "finding") \
-    X(CALL_REPORT_LAUNCH, "report.recording", "launch")
+    X(CALL_AWAIT_ENTER, "metal_dlpack.awaiting", "enter") \
+    X(CALL_AWAIT_LEAVE, "metal_dlpack.awaiting", "leave") \
+    X(CALL_AWAIT_EVENT, "metal_dlpack.awaiting", "wait_for") \
+    X(CALL_AWAIT_FOREIGN_EVENT, "metal_dlpack.awaiting", "wait_for_foreign") \
+    X(CALL_SYNC_WAYS, "metal_dlpack.sync", "ways_of") \
+    X(CALL_TORCH_POINTERS, "metal_dlpack.torch_facts", "pointers") \
+    X(CALL_TORCH_NEGATED, "metal_dlpack.torch_facts", "is_negated") \
+    X(CALL_SOURCE_COMPOSE, "metal_dlpack.kernel_source", "compose") \
+    X(CALL_SOURCE_INSTANTIATE, "metal_dlpack.language.templates", "instantiate") \
+    X(CALL_KERNEL_ORDER, "metal_dlpack.language.signatures", "order") \
+    X(CALL_SOURCE_ERROR, "metal_dlpack.compile_errors", "error_of") \
+    X(CALL_ARRAY_TEXT, "metal_dlpack.looking.text", "describe_array") \
+    X(CALL_ARRAY_REDUCE, "metal_dlpack.pickling", "reduce_array") \
+    X(CALL_ARRAY_FLAGS, "metal_dlpack.numpy_attributes", "ArrayFlags") \
+    X(CALL_COUNT, "softmetal", "_count") \
+    X(CALL_DEVICE, "metal_dlpack._core", "_device") \
+    X(CALL_HTML, "metal_dlpack.notebook", "html_of") \
+    X(CALL_MSL_FUNCTIONS, "softmetal.msl.for_softmetal", "functions") \
+    X(CALL_MSL_IMAGE, "softmetal.msl.for_softmetal", "image") \
+    X(CALL_MSL_LINES, "softmetal.msl.for_softmetal", "lines") \
+    X(CALL_REPORT_SILENCED, "softmetal.report.silences", "silenced") \
+    X(CALL_REPORT_CALL, "softmetal.report.recording", "call") \
+    X(CALL_REPORT_FINDING, "softmetal.report.recording", "finding") \
+    X(CALL_REPORT_LAUNCH, "softmetal.report.recording", "launch")
 
 #define CALL_PYTHON_AS_ENUM(name, module, function) name,
 typedef enum { CALL_PYTHON_LIST(CALL_PYTHON_AS_ENUM) } call_python_name;

@@ -16,7 +16,7 @@ from objc_messages import MANAGED, PRIVATE, encode_fill, foreign_buffer, gpu_fil
 from places import INSIDE, SRC
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 
 needs_softmetal = pytest.mark.needs_softmetal
 
@@ -348,7 +348,7 @@ IN_A_CHILD = """
     import numpy as np
     import metal_dlpack as md
     from forking import fork
-    from metal_dlpack import softmetal
+    import softmetal
 
     shared, managed, private = (md.full(8, 3, "int32", storage=mode) for mode in ("shared", "managed", "private"))
     view = np.asarray(managed)

@@ -10,7 +10,8 @@ from children import run_child
 
 import _metal_dlpack_pytest as plugin
 import metal_dlpack as md
-from metal_dlpack import counting, soft_controls, softmetal
+import softmetal
+from softmetal import controls, counting
 
 pytestmark = [
     pytest.mark.needs_kernels,
@@ -315,15 +316,15 @@ def test_the_command_prints_the_counts(tmp_path):
         "k = md.kernel('kernel void fill(device float *x, uint i [[thread_position_in_grid]]) { x[i] = 1; }')\n"
         "k(md.zeros(64), n=64)\n"
     )
-    ran = run_child(["-m", "metal_dlpack.softmetal", "--count", str(script)], PYTHONUTF8="1")
+    ran = run_child(["-m", "softmetal", "--count", str(script)], PYTHONUTF8="1")
     assert ran.returncode == 0, ran.stderr
     assert "fill: 64 threads" in ran.stderr and "256 written" in ran.stderr
-    both = run_child(["-m", "metal_dlpack.softmetal", "--count", "--check", str(script)])
+    both = run_child(["-m", "softmetal", "--count", "--check", str(script)])
     assert both.returncode == 2 and "--count" in both.stderr
 
 
 def test_on_a_mac_it_says_how_to_run_it(library, monkeypatch):
-    monkeypatch.setattr(soft_controls, "is_present", lambda: False)
+    monkeypatch.setattr(controls, "is_present", lambda: False)
     for ask in (lambda: library["past"].count(md.zeros(8), n=1), counting.install):
         with pytest.raises(softmetal.SoftwareMetalMissing, match="docker run"):
             ask()

@@ -18,7 +18,8 @@ from objc_messages import encode_fill, pool, send
 from recipes import recipe
 
 import metal_dlpack as md
-from metal_dlpack import _core, softmetal, sync, torch_facts
+import softmetal
+from metal_dlpack import _core, sync, torch_facts
 
 pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_torch]
 

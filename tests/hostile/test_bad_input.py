@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from machine import FINDS_LEAKS
 
 import metal_dlpack as md
-from metal_dlpack import _core, softmetal
+import softmetal
+from metal_dlpack import _core
 
 int64s = st.integers(-(2**63), 2**63 - 1)
 small = st.integers(0, 9)

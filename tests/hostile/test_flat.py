@@ -12,7 +12,7 @@ from children import output_of
 from leftovers import left_by
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 
 pytest.importorskip("_testbuffer", reason="needs CPython's _testbuffer")
 

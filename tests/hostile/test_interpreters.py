@@ -77,7 +77,7 @@ def test_a_tensor_crosses_and_is_deleted_by_the_other_interpreter():
     out = child("""
         import gc, ctypes
         import metal_dlpack as md
-        from metal_dlpack import softmetal
+        import softmetal
         from dlpack_structs import open_capsule
         before = softmetal.live_objects("MTLBuffer") if softmetal.is_present() else 0
         for owner in (False, True):
@@ -265,7 +265,7 @@ def test_a_failure_of_gpu_work_is_nothing_to_an_interpreter_without_the_module()
     out = child("""
         import time
         run(make(), '''
-        from metal_dlpack import softmetal
+        import softmetal
         softmetal.configure(fail="commit@1=8", latency_us=200_000)
         md.Stream().record()
         ''')
@@ -281,11 +281,11 @@ def test_a_failure_of_gpu_work_is_nothing_to_an_interpreter_without_the_module()
 def test_torch_s_mps_is_switched_on_in_the_main_interpreter_alone(first):
     """Torch crashes or hangs where it is imported in another."""
     out = child(f"""
-        from metal_dlpack import softmetal
+        import softmetal
         {first}
         interpreter = make()
         run(interpreter, '''
-        from metal_dlpack import softmetal
+        import softmetal
         try:
             softmetal.torch_mps()
         except RuntimeError as error:

@@ -14,7 +14,8 @@ from law_programs import build_library
 from machine import BREAKS_TYPES
 from places import SUPPORT
 
-from metal_dlpack import _core, softmetal
+import softmetal
+from metal_dlpack import _core
 
 pytest.importorskip("_testbuffer", reason="needs CPython's _testbuffer")
 

@@ -5,10 +5,11 @@ import re
 import tomllib
 
 import graph
-from places import ROOT, SRC, TESTS
+from places import PACKAGES, ROOT, SRC, TESTS
 
 TEXT = (ROOT / "ARCHITECTURE.md").read_text()
-NAMES = {path.name for folder in (SRC, TESTS, ROOT / "tools", ROOT / "docs") for path in folder.rglob("*.*")}
+OURS = ("metal_dlpack", "softmetal")
+NAMES = {path.name for folder in (SRC, PACKAGES, TESTS, ROOT / "tools", ROOT / "docs") for path in folder.rglob("*.*")}
 
 
 def test_every_folder_of_src_has_a_row():
@@ -19,25 +20,24 @@ def test_every_folder_of_src_has_a_row():
 def test_the_files_that_it_names_exist():
     named = set(re.findall(r"\b(\w+\.(?:[chm]|pyi?|md))\b", TEXT))
     assert named - NAMES - {"README.md", "Python.h", "dlpack.h", "file.h"} == set()
-    for path in re.findall(r"`((?:src|tests|docs|tools|examples)/[\w/.]+)`", TEXT):
+    for path in re.findall(r"`((?:src|python|tests|docs|tools|examples)/[\w/.]+)`", TEXT):
         assert (ROOT / path).exists(), path
 
 
 def test_what_lies_beside_the_rooms_of_the_package_has_a_reason():
-    package = SRC / "metal_dlpack"
+    package = PACKAGES / "metal_dlpack"
     pages = [
         *sorted((ROOT / "docs" / "reference").glob("*.md")),
         package / "__init__.py",
-        package / "softmetal.py",
         SRC / "python" / "call_python.h",
     ]
     text = "\n".join(page.read_text() for page in pages)
     loose = {path.stem for path in package.glob("*.py")} - {"__init__", "__main__"}
     assert [name for name in sorted(loose) if not re.search(rf'[."]{name}\b', text)] == []
-    rooms = {path.parent.name for path in package.glob("*/__init__.py")} - {"include"}
-    assert [room for room in sorted(rooms) if f"`{room}/`" not in TEXT] == []
+    rooms = {path.parent.relative_to(PACKAGES) for name in OURS for path in (PACKAGES / name).glob("*/__init__.py")}
+    assert [room for room in sorted(rooms) if f"`{room.name}/`" not in TEXT] == []
     built = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
-    assert {f"metal_dlpack.{room}" for room in rooms} <= set(built)
+    assert {".".join(room.parts) for room in rooms} <= set(built)
 
 
 def methods_of_array():
@@ -70,8 +70,8 @@ def test_what_c_calls_in_python_is_there_and_drawn():
     wrong = [
         f"{module}.{function}"
         for _, module, function in rows
-        if not callable(getattr(importlib.import_module(f"metal_dlpack.{module}"), function, None))
-        or (module != "_core" and f"──►  {module} " not in page)
+        if not callable(getattr(importlib.import_module(module), function, None))
+        or (module != "metal_dlpack._core" and f"──►  {module.removeprefix('metal_dlpack.')} " not in page)
     ]
     assert len(rows) > 10 and not wrong, f"missing, or not drawn in ARCHITECTURE.md: {wrong}"
     sources = {path: path.read_text() for path in SRC.rglob("*.c")}

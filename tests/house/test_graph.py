@@ -8,6 +8,7 @@ import pytest
 def tree(tmp_path, monkeypatch):
     """Writes files into a folder that stands for src/."""
     monkeypatch.setattr(graph, "SRC", tmp_path)
+    monkeypatch.setattr(graph, "PACKAGES", tmp_path)
 
     def write(files):
         for name, text in files.items():

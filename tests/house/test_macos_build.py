@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from places import INSIDE, ROOT, SRC, dlpack_include
+from places import INSIDE, PACKAGES, ROOT, SRC, dlpack_include
 
 pytest.importorskip("ziglang", reason="the compiler for macOS is the ziglang package")
 
@@ -67,8 +67,8 @@ LIBSYSTEM = clang.zig_lib() / "libc" / "darwin" / "libSystem.tbd"
 
 def include_dirs() -> list[str]:
     # This interpreter's headers: its pyconfig.h says Linux, which these files do not ask.
-    folders = [SRC, dlpack_include(), sysconfig.get_path("include")]
-    return [*(f"-I{folder}" for folder in folders[:2]), "-isystem", folders[2]]
+    folders = [SRC, PACKAGES, dlpack_include(), sysconfig.get_path("include")]
+    return [*(f"-I{folder}" for folder in folders[:3]), "-isystem", folders[3]]
 
 
 class Bridge:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from checkouts import checkout, setup
 from children import output_of, run_child
-from places import ROOT, SRC
+from places import PACKAGES, ROOT, SRC
 
 import metal_dlpack as md
 
@@ -22,8 +22,8 @@ pytestmark = pytest.mark.needs_no_sanitizer
 QUICK_BUILD = {"METAL_DLPACK_WERROR": "1", "METAL_DLPACK_LTO": "0", "CFLAGS": "-O1 -g"}
 #: What tools leave in a checkout that somebody works in.
 LEFT_BY_TOOLS = (
-    "src/metal_dlpack/__pycache__/doctor.cpython-311.pyc",
-    "src/metal_dlpack/_core.abi3.so",
+    "python/metal_dlpack/__pycache__/doctor.cpython-311.pyc",
+    "python/metal_dlpack/_core.abi3.so",
     "src/array/array.o",
     "examples/c_extension/build/temp/shared.o.d",
     "docs/.DS_Store",
@@ -38,7 +38,7 @@ LEFT_BY_TOOLS = (
 
 
 #: What lies beside the package; on a Mac Python has nothing to read when it starts.
-BESIDE_IT = {path.name for path in SRC.glob("*.py" if sys.platform == "darwin" else "*.p[ty]*")}
+BESIDE_IT = {path.name for path in PACKAGES.glob("*.py" if sys.platform == "darwin" else "*.p[ty]*")}
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_a_source_distribution_has_what_git_has_and_nothing_else(sdist):
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     tracked = {name for name in listed.splitlines() if (ROOT / name).exists()}
     found = {str(path.relative_to(sdist)) for path in sdist.rglob("*") if path.is_file()}
-    found = {name for name in found if not name.startswith("src/metal_dlpack.egg-info/")}
+    found = {name for name in found if not name.startswith("python/metal_dlpack.egg-info/")}
     assert found == tracked - {".gitattributes", ".gitignore"} | {"PKG-INFO", "setup.cfg"}
 
 
@@ -79,16 +79,20 @@ def test_a_source_distribution_has_what_git_has_and_nothing_else(sdist):
 def test_a_wheel_has_the_package_its_plugins_and_the_licence(sdist, wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     installed = {name for name in names if ".dist-info/" not in name}
-    ours = [path for name in ("dlpack_conformance", "metal_dlpack") for path in (sdist / "src" / name).rglob("*.*")]
-    package = {str(path.relative_to(sdist / "src")) for path in ours}
-    package.add("metal_dlpack/msl/empty-headers/metal_stdlib")
-    package = {name for name in package if (SRC / name).is_file() and "/." not in name}
+    ours = [
+        path
+        for name in ("dlpack_conformance", "metal_dlpack", "softmetal")
+        for path in (sdist / "python" / name).rglob("*.*")
+    ]
+    package = {str(path.relative_to(sdist / "python")) for path in ours}
+    package.add("softmetal/msl/empty-headers/metal_stdlib")
+    package = {name for name in package if (PACKAGES / name).is_file() and "/." not in name}
     assert {
         "metal_dlpack/_core.pyi",
         "metal_dlpack/py.typed",
         "metal_dlpack/__init__.pxd",
         "metal_dlpack/include/metal_dlpack.h",
-        "metal_dlpack/msl/headers.json",
+        "softmetal/msl/headers.json",
         "metal_dlpack/share/cmake/metal_dlpack/metal_dlpack-config.cmake",
         "metal_dlpack/share/pkgconfig/metal_dlpack.pc",
     } <= package
@@ -106,7 +110,7 @@ def test_of_an_editable_install_python_reads_the_same_when_it_starts(sdist, whee
     assert result.returncode == 0, result.stderr
     (editable,) = (folder / "out").glob("*.editable-*.whl")
     texts = [zipfile.ZipFile(archive).read("metal_dlpack.pth") for archive in (wheel, editable)]
-    assert texts == [(SRC / "metal_dlpack.pth").read_bytes()] * 2
+    assert texts == [(PACKAGES / "metal_dlpack.pth").read_bytes()] * 2
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="on a Mac the object files keep the debug information")
@@ -240,6 +244,44 @@ def test_on_a_mac_every_file_is_compiled_for_metal_and_linked_with_it(tmp_path):
     assert {"-lobjc", "-Wl,-exported_symbol,_PyInit__core"} <= set(linked)
     assert not any("version-script" in argument or argument in {"-ldl", "-flto=auto"} for argument in linked)
     assert {target for target, _ in calls} == {"14.0"}
+
+
+#: What a Mac has of softmetal: its face, and what runs a program.
+SOFTMETAL_ON_A_MAC = {
+    "__init__.py",
+    "__main__.py",
+    "controls.py",
+    "py.typed",
+    "running/__init__.py",
+    "running/program.py",
+}
+
+IMPORT_ALL = """
+import metal_dlpack, pathlib, pytest, sys
+import asyncio, concurrent.futures.thread, ctypes, importlib, multiprocessing, subprocess, urllib.request  # as on Linux
+sys.platform = "darwin"
+names = [str(path.relative_to(sys.argv[1]).with_suffix("")).replace("/", ".") for path in pathlib.Path(sys.argv[1]).rglob("*.py")]
+for name in names:
+    if not name.endswith(("_dask", "__main__")):
+        importlib.import_module(name.removesuffix(".__init__"))
+print(len(names), metal_dlpack.__file__.startswith(sys.argv[1]))
+"""
+
+
+def test_on_a_mac_the_wheel_has_no_file_that_cannot_run_there(tmp_path):
+    folder, lib = checkout(tmp_path), tmp_path / "lib"
+    run_child(
+        ON_A_MAC.replace('"build_ext"', '"build_py"').replace('"--build-temp", "temp"', ""), cwd=folder, check=True
+    )
+    shutil.move(folder / "lib", lib)
+    files = {path.relative_to(lib).as_posix(): path.stat().st_size for path in lib.rglob("*") if path.is_file()}
+    assert {name.removeprefix("softmetal/") for name in files if name.startswith("softmetal/")} == SOFTMETAL_ON_A_MAC
+    assert not any(name.endswith((".cpp", ".pth")) for name in files)
+    of_the_kit = sum(size for name, size in files.items() if "dlpack_conformance" in name)
+    assert sum(files.values()) - of_the_kit <= 560_000, "bytes of package files in a Mac's wheel"
+    shutil.copy(md._core.__file__, lib / "metal_dlpack")
+    said = output_of(IMPORT_ALL, lib, PYTHONPATH=str(lib))
+    assert said == f"{sum(name.endswith('.py') for name in files)} True\n"
 
 
 @pytest.mark.long

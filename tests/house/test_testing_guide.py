@@ -9,7 +9,7 @@ from children import run_child
 from places import DOCS
 
 import _metal_dlpack_pytest
-from metal_dlpack import softmetal
+import softmetal
 
 GUIDE = (DOCS / "testing.md").read_text()
 PLUGIN = GUIDE[GUIDE.index("## Options") :]
@@ -69,7 +69,7 @@ def test_a_tensor_of_torch_is_read_as_the_answers_say():
     code = re.search(r"## Why can torch not print.*?```python\n(.*?)```", ANSWERS, re.DOTALL)[1]
     done = run_child(f"""
         import metal_dlpack as md, torch
-        from metal_dlpack import softmetal
+        import softmetal
         t = torch.from_dlpack(md.full(3, 2.0))
         for use in (print, torch.Tensor.cpu, torch.Tensor.clone, lambda t: t + 1):
             try:

@@ -7,7 +7,8 @@ import pytest
 from places import ROOT
 
 import metal_dlpack as md
-from metal_dlpack import _core, softmetal
+import softmetal
+from metal_dlpack import _core
 
 pytestmark = [pytest.mark.needs_torch, pytest.mark.needs_ml_dtypes]
 

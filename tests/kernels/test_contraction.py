@@ -41,7 +41,7 @@ def has_fused_operations():
     """An x86-64 of before 2013 has none."""
     if sys.platform == "darwin" or platform.machine() != "x86_64":
         return True
-    from metal_dlpack.msl import flags
+    from softmetal.msl import flags
 
     return "x86-64-v3" in " ".join(flags.machine_flags())
 

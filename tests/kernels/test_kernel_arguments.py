@@ -10,7 +10,7 @@ import pytest
 from kernel_images import quickly
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 
 pytestmark = pytest.mark.needs_kernels
 
@@ -501,7 +501,7 @@ def test_positional_arguments_are_in_the_order_of_the_signature():
 
 def test_an_argument_that_metal_does_not_list_takes_its_place(monkeypatch):
     """A compiler may leave out what changes nothing: the call is the same, and nothing is bound."""
-    from metal_dlpack.msl import signatures
+    from metal_dlpack.language import signatures
 
     order, left_out = (
         signatures.order,
@@ -523,7 +523,7 @@ def test_an_argument_that_metal_does_not_list_takes_its_place(monkeypatch):
 
 
 def test_a_signature_that_says_otherwise_than_metal_is_refused(monkeypatch):
-    from metal_dlpack.msl import signatures
+    from metal_dlpack.language import signatures
 
     order = signatures.order
     monkeypatch.setattr(signatures, "order", lambda text, asked: order(text.replace("*x ", "*y "), asked))

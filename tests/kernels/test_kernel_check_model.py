@@ -16,7 +16,7 @@ from kernel_images import quickly
 
 import _metal_dlpack_pytest as plugin
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 
 pytestmark = [pytest.mark.needs_kernels, pytest.mark.needs_softmetal]
 

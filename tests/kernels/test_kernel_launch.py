@@ -11,7 +11,7 @@ from children import output_of
 from held_work import held
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 
 pytestmark = pytest.mark.needs_kernels
 

@@ -8,7 +8,7 @@ import stream_programs
 from held_work import held
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 
 pytestmark = [pytest.mark.needs_kernels, pytest.mark.needs_softmetal]
 

@@ -7,7 +7,7 @@ import pytest
 
 import metal_dlpack as md
 from metal_dlpack import kernel_source
-from metal_dlpack.msl.tokens import TOKEN
+from metal_dlpack.language.tokens import TOKEN
 
 
 def compose(source, include=None, name=None, defines=None):

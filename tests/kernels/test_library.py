@@ -189,7 +189,7 @@ def test_ctrl_c_while_it_compiles_is_raised(monkeypatch):
         _child = Child()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("metal_dlpack.msl.for_softmetal.functions", interrupted)
+    monkeypatch.setattr("softmetal.msl.for_softmetal.functions", interrupted)
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may ignore it
     with pytest.raises(KeyboardInterrupt):
         md.Library("kernel void f() {}")

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import metal_dlpack as md
-from metal_dlpack.msl.errors import SourceError
-from metal_dlpack.msl.translation import Translation
+from metal_dlpack.language.errors import SourceError
+from softmetal.msl.translation import Translation
 
 HEAD = """#include <metal_stdlib>
 using namespace metal;

@@ -8,7 +8,7 @@ import pytest
 
 import _metal_dlpack_pytest as plugin
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 
 pytestmark = [pytest.mark.needs_kernels, pytest.mark.needs_softmetal]
 

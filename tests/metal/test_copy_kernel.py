@@ -121,7 +121,7 @@ def run_image(image, calls, arguments):
 @pytest.mark.needs_softmetal
 @pytest.mark.parametrize("log", range(5))
 def test_the_compiled_kernel_does_what_its_text_does_as_c(kernels, log):
-    from metal_dlpack.msl import open_library
+    from softmetal.msl import open_library
 
     kernel = kernels[log]
     library = ctypes.CDLL(open_library(kernel.source.decode()).compile(kernel.name.decode(), {}))

@@ -18,7 +18,7 @@ import time
 import numpy as np
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 
 
 def is_right(i, dtype="float32"):
@@ -36,7 +36,7 @@ def run(body: str) -> str:
 def test_copies_of_every_unit_need_no_compiler_and_import_nothing_of_it():
     assert (
         run("""
-sys.modules["metal_dlpack.msl"] = None  # an import of it raises
+sys.modules["softmetal.msl"] = None  # an import of it raises
 print([is_right(1, dtype) for dtype in ("int8", "int16", "float32", "int64", "complex128")])
 
 private = md.asarray(np.arange(6.0)).copy(storage="private")
@@ -54,7 +54,7 @@ print(array.tolist(), softmetal.live_objects("MTLLibrary"))
 def test_an_interrupt_while_a_library_is_compiled_is_raised_as_itself():
     assert (
         run("""
-from metal_dlpack import msl
+from softmetal import msl
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may ignore it
 
@@ -76,7 +76,7 @@ except KeyboardInterrupt as error:
 def test_threads_that_compile_libraries_do_not_block_each_other():
     assert (
         run("""
-from metal_dlpack import msl
+from softmetal import msl
 
 compile_really, together = msl.open_library, threading.Barrier(4)
 

@@ -17,7 +17,7 @@ from held_work import gate
 from objc_messages import encode_fill, pool, send
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 
 pytestmark = pytest.mark.needs_softmetal
 

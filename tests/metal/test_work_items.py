@@ -62,7 +62,7 @@ def test_private_copies_do_not_wait_and_readers_do(slow_gpu):
 def test_kernels_that_metal_refuses_are_an_error_and_asked_for_again(what):
     program = """
         import metal_dlpack as md
-        from metal_dlpack import softmetal
+        import softmetal
         a, b = md.zeros((3, 4), "int16", storage="private"), md.zeros((4, 3), "int16", storage="private")
         for call in (lambda: b.copy_from(a.T), lambda: b[:, 1].fill(5), b.T.copy):
             try:

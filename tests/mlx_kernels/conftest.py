@@ -8,7 +8,7 @@ def mx():
     """mlx.core with its kernels switched on, for one test."""
     import mlx.core
 
-    from metal_dlpack import softmetal
+    import softmetal
 
     with softmetal.mlx_kernels():
         yield mlx.core

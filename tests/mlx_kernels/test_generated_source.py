@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from metal_dlpack.mlx_kernels.generated import ATTRIBUTES, FEWEST_IN_DEVICE, Input, generated, written
+from softmetal.mlx.generated import ATTRIBUTES, FEWEST_IN_DEVICE, Input, generated, written
 
 pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_mlx, pytest.mark.needs_no_sanitizer]
 

@@ -10,7 +10,7 @@ from children import output_of
 
 import _metal_dlpack_pytest as plugin
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 
 mark = pytest.mark
 pytestmark = [mark.needs_softmetal, mark.needs_kernels, mark.needs_mlx, mark.needs_no_sanitizer]
@@ -400,7 +400,7 @@ def test_at_the_end_mlx_is_as_it_was():
 def test_compile_stays_off_for_who_switched_it_off(mx):
     output_of("""
         import mlx.core as mx
-        from metal_dlpack import softmetal
+        import softmetal
         mx.disable_compile()
         with softmetal.mlx_kernels():
             pass
@@ -417,12 +417,12 @@ def test_nothing_is_imported_or_patched_unless_it_is_asked_for():
         import mlx.core as mx
         usual = mx.fast.metal_kernel
         import metal_dlpack
-        from metal_dlpack import softmetal
+        import softmetal
         assert mx.fast.metal_kernel is usual and not any("mlx_kernels" in name for name in sys.modules)
     """)
     output_of("""
         import sys
-        import metal_dlpack.softmetal
+        import softmetal
         assert "mlx" not in sys.modules
     """)
 

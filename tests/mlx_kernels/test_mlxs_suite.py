@@ -12,7 +12,7 @@ pytestmark = [mark.needs_softmetal, mark.needs_kernels, mark.needs_mlx, mark.nee
 RUN = """
 import sys, unittest
 sys.path[:0] = {folders!r}
-from metal_dlpack import softmetal
+import softmetal
 softmetal.mlx_kernels()
 unittest.main("test_fast", argv=["test_fast", "-v", "-k", "custom_kernel", "-k", "custom_metal_kernel"])
 """

@@ -6,7 +6,8 @@ import pytest
 
 import _metal_dlpack_pytest as plugin
 import metal_dlpack as md
-from metal_dlpack import report, softmetal
+import softmetal
+from softmetal import report
 
 mark = pytest.mark
 pytestmark = [mark.needs_softmetal, mark.needs_kernels, mark.needs_mlx, mark.needs_no_sanitizer]

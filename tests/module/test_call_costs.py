@@ -12,7 +12,7 @@ from children import output_of
 from law_programs import build_library
 from places import SUPPORT
 
-from metal_dlpack import softmetal
+import softmetal
 
 pytestmark = [getattr(pytest.mark, f"needs_{what}") for what in ("softmetal", "torch", "no_sanitizer", "glibc")]
 

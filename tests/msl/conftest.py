@@ -6,7 +6,7 @@ import kernel_images
 import pytest
 from shim_images import Shim
 
-from metal_dlpack.msl import compiler
+from softmetal.msl import compiler
 
 
 @pytest.fixture(scope="module", params=kernel_images.EACH_COMPILER)

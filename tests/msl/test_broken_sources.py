@@ -5,7 +5,7 @@ import re
 import kernel_images
 import pytest
 
-from metal_dlpack import msl
+from softmetal import msl
 
 pytestmark = pytest.mark.needs_kernels
 

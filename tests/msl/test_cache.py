@@ -16,7 +16,7 @@ import pytest
 from children import run_child
 from places import DOCS
 
-from metal_dlpack.msl import cache, for_softmetal
+from softmetal.msl import cache, for_softmetal
 
 SOMEBODY = 12345  # a user that is not this one
 
@@ -413,7 +413,7 @@ def test_a_temporary_folder_ends_with_its_process(place):
     place.chmod(0o755)
     code = (
         "import warnings; warnings.simplefilter('ignore'); import os\n"
-        "from metal_dlpack.msl import cache\n"
+        "from softmetal.msl import cache\n"
         "print(cache.folder(), flush=True)\n"
         "if os.fork() == 0:\n"
         "    print(cache.folder(), flush=True); raise SystemExit\n"
@@ -435,7 +435,7 @@ def run(code):
 
 RACER = """
 import os, sys, time
-from metal_dlpack.msl import cache, for_softmetal
+from softmetal.msl import cache, for_softmetal
 CONTENT = os.urandom(8) * 40_000  # of each process another
 time.sleep(max(0, float(sys.argv[1]) - time.time()))
 for turn in range(20):
@@ -467,7 +467,7 @@ def test_processes_that_make_the_same_files_at_once_see_complete_ones(place):
 
 KILLED = """
 import os
-from metal_dlpack.msl import cache, for_softmetal
+from softmetal.msl import cache, for_softmetal
 cache.made(["key"], ".so", lambda path: (path.write_bytes(b"half"), os.kill(os.getpid(), 9)))
 """
 

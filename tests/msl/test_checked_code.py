@@ -2,8 +2,8 @@
 
 import pytest
 
-from metal_dlpack.msl import checked_code
-from metal_dlpack.msl.errors import CompilerError
+from metal_dlpack.language.errors import CompilerError
+from softmetal.msl import checked_code
 
 FUNCTION = """define void @f(ptr %0) local_unnamed_addr #3 !dbg !5 {{
   %own = alloca [4 x float], align 16

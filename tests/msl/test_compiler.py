@@ -16,9 +16,9 @@ from children import run_child
 from forking import exit_code_of_child
 from kernel_images import LoadedImage, floats, translated
 
-from metal_dlpack import msl
-from metal_dlpack.msl import cache, child, compiler, flags
-from metal_dlpack.msl.errors import CompilerError, CompilerNotFound, SourceError
+from metal_dlpack.language.errors import CompilerError, CompilerNotFound, SourceError
+from softmetal import msl
+from softmetal.msl import cache, child, compiler, flags
 
 pytestmark = pytest.mark.skipif(sys.platform == "darwin", reason="Metal compiles kernels there")
 
@@ -268,7 +268,7 @@ def test_a_source_may_hold_any_character(clang):
 
 
 def test_a_checked_image_tells_each_access_with_the_users_line(clang, tmp_path):
-    from metal_dlpack.msl import line_table
+    from softmetal.msl import line_table
 
     out = tmp_path / "image.so"
     clang.build(translated("y[i] = x[i + 1]\n    * 2;"), out, checked=True)
@@ -298,7 +298,7 @@ def test_a_checked_image_is_stopped_before_it_divides_by_zero(clang, tmp_path):
 
 
 def test_a_plain_image_tells_nothing_and_has_no_lines(clang, tmp_path):
-    from metal_dlpack.msl import line_table
+    from softmetal.msl import line_table
 
     out = tmp_path / "image.so"
     clang.build(translated(), out)
@@ -479,7 +479,7 @@ def test_a_machine_that_is_neither_x86_64_nor_arm64_is_a_sentence(monkeypatch):
 
 
 def test_the_package_does_not_import_the_compiler():
-    code = "import sys, metal_dlpack; sys.exit(any(name.startswith('metal_dlpack.msl') for name in sys.modules))"
+    code = "import sys, metal_dlpack; sys.exit(any(name.startswith('softmetal.msl') for name in sys.modules))"
     assert run_child(code).returncode == 0
 
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from metal_dlpack.msl import declarations, kernels
-from metal_dlpack.msl.tokens import Tokens
+from metal_dlpack.language import declarations
+from metal_dlpack.language.tokens import Tokens
+from softmetal.msl import kernels
 
 #: Source: (kind, name, last word, members that are constructors) of each declaration, those within others too.
 READ = {

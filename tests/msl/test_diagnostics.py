@@ -2,8 +2,8 @@
 
 import pytest
 
-from metal_dlpack.msl import diagnostics
-from metal_dlpack.msl.flags import INCLUDE
+from metal_dlpack.language import diagnostics
+from softmetal.msl.flags import INCLUDE
 
 SHIM = f"{INCLUDE}/softmetal_vectors.h"
 

@@ -6,8 +6,8 @@ import re
 import pytest
 
 import metal_dlpack as md
-from metal_dlpack import msl
-from metal_dlpack.msl import compiler
+from softmetal import msl
+from softmetal.msl import compiler
 
 pytestmark = pytest.mark.needs_kernels
 

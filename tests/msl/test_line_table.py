@@ -10,9 +10,9 @@ import pytest
 from kernel_images import quickly, translated
 from places import ROOT
 
-from metal_dlpack import msl
-from metal_dlpack.msl import line_table
-from metal_dlpack.msl.errors import CompilerError
+from metal_dlpack.language.errors import CompilerError
+from softmetal import msl
+from softmetal.msl import line_table
 
 elffile = pytest.importorskip("elftools.elf.elffile")
 

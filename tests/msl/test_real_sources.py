@@ -7,10 +7,11 @@ import pytest
 import type_checks
 
 from metal_dlpack import kernel_source
-from metal_dlpack.msl import compiler, signatures
-from metal_dlpack.msl.kernels import KERNEL
-from metal_dlpack.msl.tokens import Tokens
-from metal_dlpack.msl.translation import Translation
+from metal_dlpack.language import signatures
+from metal_dlpack.language.tokens import Tokens
+from softmetal.msl import compiler
+from softmetal.msl.kernels import KERNEL
+from softmetal.msl.translation import Translation
 
 pytestmark = pytest.mark.needs_kernels
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from kernel_images import quickly
 
-from metal_dlpack.msl.errors import SourceError
+from metal_dlpack.language.errors import SourceError
 
 ml_dtypes = pytest.importorskip("ml_dtypes")
 pytestmark = pytest.mark.needs_ml_dtypes

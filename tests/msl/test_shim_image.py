@@ -9,7 +9,7 @@ import pytest
 from kernel_images import Image, Launch, Thread, quickly
 from shim_images import RUN_ROW
 
-from metal_dlpack.msl import flags
+from softmetal.msl import flags
 
 BUFFER, THREADGROUP = 0, 1
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from kernel_images import quickly
 
-from metal_dlpack.msl.errors import SourceError
+from metal_dlpack.language.errors import SourceError
 
 pytestmark = pytest.mark.needs_numpy
 

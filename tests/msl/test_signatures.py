@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from metal_dlpack.msl import diagnostics, signatures
+from metal_dlpack.language import diagnostics, signatures
 
 BUFFERS = {"out": 1, "x": 0, "n": 2}
 PLAIN = (

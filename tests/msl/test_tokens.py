@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metal_dlpack.msl import literals
-from metal_dlpack.msl.tokens import Tokens, Unbalanced
+from metal_dlpack.language.tokens import Tokens, Unbalanced
+from softmetal.msl import literals
 
 PIECES = ["x", "float4", "1.0", "1e-5h", "0x1F", ".5", "<", ">", "->", "::", "'\\''", '"a // b"', "\n", "\t ", ";", ","]
 

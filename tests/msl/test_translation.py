@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from metal_dlpack.msl.errors import SourceError
-from metal_dlpack.msl.tokens import Tokens, Unbalanced
-from metal_dlpack.msl.translation import Translation
+from metal_dlpack.language.errors import SourceError
+from metal_dlpack.language.tokens import Tokens, Unbalanced
+from softmetal.msl.translation import Translation
 
 IN_GRID = "softmetal::builtin<softmetal::thread_position_in_grid>"
 

@@ -7,6 +7,7 @@ from children import output_of
 from forking import exit_code_of_child
 
 import metal_dlpack as md
+import softmetal
 
 pytestmark = pytest.mark.needs_softmetal  # whose trace is text; of a Mac's asks tests/mac/test_commands.py
 
@@ -45,7 +46,7 @@ def test_operators_that_torch_keeps_back_are_waited_for(tmp_path):
     code = """
 import sys, torch
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 softmetal.torch_mps()
 library = torch.mps.compile_shader(sys.argv[2])
 x = torch.zeros(8, device="mps")
@@ -61,11 +62,11 @@ def test_a_capture_ends_with_its_block_whatever_happens_there(tmp_path):
         1 / 0  # noqa: B018
     lost = md.capture(tmp_path / "lost.gputrace")
     with pytest.raises(md.MetalError, match="a command buffer failed"), lost:
-        md.softmetal.configure(fail="commit")
+        softmetal.configure(fail="commit")
         try:
             md.kernel(SOURCE)(md.zeros(4), n=4)
         finally:
-            md.softmetal.configure(fail=None)
+            softmetal.configure(fail=None)
     with md.capture(tmp_path / "two.gputrace"):
         pass
 
@@ -124,7 +125,7 @@ def test_a_forked_child_captures_nothing_and_ends_no_capture_of_its_parent(tmp_p
 
 FAILING = """
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 add, a, private = md.kernel(%r), md.zeros(16), md.Buffer(64, storage="private")
 for work in (lambda: add(a, n=16), lambda: private.fill(3)):
     for code in ("Internal", "AccessRevoked"):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from children import run_child
-from places import SRC, python_path
+from places import PACKAGES, python_path
 
 #: A module that hangs when it is imported, with a process of its own; both write down who they are.
 HANGS = """
@@ -27,7 +27,7 @@ HANGING = {"without the GIL": "time.sleep(60)", "with the GIL": "import ctypes; 
 #: A compiler's environment has only what it needs.
 COMPILES = """
 import os, sys
-from metal_dlpack.msl import child
+from softmetal.msl import child
 child._environment = lambda: dict(os.environ)
 child.run([sys.executable, os.environ["PIDS"] + "/hangs.py"], "")
 """
@@ -137,7 +137,9 @@ def test_only_one_module_starts_processes():
     starts = re.compile(
         r"subprocess\.(Popen|run|call|check_\w+|get\w*output)\b|\bPopen\(|os\.(fork|spawn\w*|popen|system)\(|import multiprocessing"
     )
-    found = {path.relative_to(SRC).as_posix() for path in SRC.rglob("*.py") if starts.search(path.read_text())}
+    found = {
+        path.relative_to(PACKAGES).as_posix() for path in PACKAGES.rglob("*.py") if starts.search(path.read_text())
+    }
     assert found == {"dlpack_conformance/tied_process.py"}
 
 

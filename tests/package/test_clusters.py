@@ -21,7 +21,8 @@ from places import ROOT, SUPPORT
 from recipes import all_recipes, blocks
 
 import metal_dlpack as md
-from metal_dlpack import pickling, softmetal
+import softmetal
+from metal_dlpack import pickling
 
 
 @pytest.fixture(autouse=True)

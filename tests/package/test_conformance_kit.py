@@ -13,7 +13,7 @@ import time
 
 import pytest
 from children import output_of, run_child
-from places import SRC, SUPPORT, python_path
+from places import PACKAGES, SUPPORT, python_path
 from toy_faults import Wild
 from toy_library import Toy
 
@@ -320,7 +320,7 @@ def test_it_imports_no_framework():
 
 @pytest.mark.needs_numpy
 def test_its_folder_runs_where_the_extension_is_not_built(tmp_path):
-    shutil.copytree(SRC / "dlpack_conformance", tmp_path / "dlpack_conformance")
+    shutil.copytree(PACKAGES / "dlpack_conformance", tmp_path / "dlpack_conformance")
     (tmp_path / "metal_dlpack.py").write_text("raise ImportError('not built')")
     command = ["-m", "dlpack_conformance", "--producer", "numpy", "--consumer", "numpy", "--scores"]
     done = run_child([*command, "--rule", "items", "--rule", "taken"], cwd=tmp_path)

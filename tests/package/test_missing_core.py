@@ -4,7 +4,7 @@ import shutil
 import sysconfig
 
 from children import run_child
-from places import SRC
+from places import PACKAGES
 
 THIS = sysconfig.get_config_var("EXT_SUFFIX")
 OTHER = "_core.cpython-399-mars.so"
@@ -20,7 +20,7 @@ def test_what_is_not_built_built_for_another_python_or_broken_is_told_apart(tmp_
     folder = tmp_path / "metal_dlpack"
     folder.mkdir()
     for name in ("__init__.py", "missing_core.py"):  # only what runs before the extension module is asked for
-        shutil.copy(SRC / "metal_dlpack" / name, folder)
+        shutil.copy(PACKAGES / "metal_dlpack" / name, folder)
     said = last_line_of_import(folder)
     assert f"cannot be imported from {folder}: its extension module is not built" in said
     assert "pip install ." in said

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_no_sanitizer]
 HEAD = """
 import pytest
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 from objc_messages import gpu_fill, pool, send
 
 kept = []
@@ -472,7 +472,7 @@ def test_what_is_not_understood_is_said(run, option, words):
 @pytest.mark.long
 def test_on_a_mac_the_options_say_what_they_need_and_the_fixtures_do_nothing(run, pytester):
     pytester.makepyfile(
-        no_softmetal="from metal_dlpack import softmetal\nsoftmetal.is_present = lambda: False\n"
+        no_softmetal="import softmetal\nsoftmetal.is_present = lambda: False\n"
         "del softmetal._core._softmetal_live_objects, softmetal._core._softmetal_reports\n"
     )
     result = run("def test_it():\n    pass\n", "-p", "no_softmetal", "--softmetal-seed=3")
@@ -577,12 +577,12 @@ import pytest
 
 configured, options, names = map(json.loads, sys.argv[1:])
 if configured is not None:
-    from metal_dlpack import softmetal
+    import softmetal
     softmetal.configure(**configured)
 
 def settings():
     # of one that has not been loaded: what it would read
-    configured = getattr(sys.modules.get("metal_dlpack.soft_controls"), "configured", {})
+    configured = getattr(sys.modules.get("softmetal.controls"), "configured", {})
     return {name: configured.get(name, os.environ.get("SOFTMETAL_" + name.upper())) for name in names}
 
 def state():

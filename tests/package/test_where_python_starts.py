@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 from children import output_of, run_child
-from places import SRC
+from places import PACKAGES
 
 import _metal_dlpack_start
 
 pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_no_sanitizer]
 
-RUNNER = ["-m", "metal_dlpack.softmetal"]
+RUNNER = ["-m", "softmetal"]
 #: Neither by the environment of this run.
 PLAIN = {variable: None for variable, _ in _metal_dlpack_start.SWITCHES.values()} | {"PYTEST_ADDOPTS": None}
 
@@ -127,7 +127,7 @@ def test_after_pytest_the_environment_is_as_it_was(tmp_path):
 
 
 def test_the_file_asks_for_the_variables_that_there_are_and_is_one_line():
-    (line,) = (SRC / "metal_dlpack.pth").read_text().splitlines()
+    (line,) = (PACKAGES / "metal_dlpack.pth").read_text().splitlines()
     assert set(re.findall(r"SOFTMETAL_\w+", line)) == {name for name, _ in _metal_dlpack_start.SWITCHES.values()}
 
 

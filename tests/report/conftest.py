@@ -3,8 +3,9 @@
 import pytest
 
 import _metal_dlpack_pytest as plugin
-from metal_dlpack import report, softmetal
-from metal_dlpack.report import silences
+import softmetal
+from softmetal import report
+from softmetal.report import silences
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import jsonschema
 import pytest
 
 import metal_dlpack as md
-from metal_dlpack import report as reports
-from metal_dlpack.report import building, page, sarif
+from softmetal import report as reports
+from softmetal.report import building, page, sarif
 
 pytestmark = [pytest.mark.needs_kernels, pytest.mark.needs_softmetal]
 

@@ -1,4 +1,4 @@
-"""python -m metal_dlpack.softmetal --check, --report and --benign: the report comes however the program ends."""
+"""python -m softmetal --check, --report and --benign: the report comes however the program ends."""
 
 import json
 import signal
@@ -12,7 +12,7 @@ from racing_program import CLEAN, LINES, RACE, RACY
 
 pytestmark = [pytest.mark.needs_kernels, pytest.mark.needs_softmetal]
 
-RUNNER = ["-m", "metal_dlpack.softmetal"]
+RUNNER = ["-m", "softmetal"]
 
 
 def program(tmp_path, end, text=RACY, comment=""):
@@ -216,7 +216,7 @@ def test_silenced_by_a_comment_or_a_list(tmp_path):
     (["--report", "nowhere/r.json"], "--report: nowhere/r.json cannot be written: there is no folder"),
     (["--benign", "nowhere"], "--benign: nowhere cannot be read: No such file or directory."),
     (["--benign", "rows"], "--benign: rows:1: turned:11 has no reason"),
-    (["--report"], "usage: python -m metal_dlpack.softmetal"),
+    (["--report"], "usage: python -m softmetal"),
 ])  # fmt: skip
 def test_what_cannot_be_done_is_said_before_the_program_runs(tmp_path, options, why):
     (tmp_path / "rows").write_text("turned:11\n")

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_kernels, pytest.mar
 
 def check(folder, program, compiler):
     (folder / "blur.py").write_text(program)
-    words = ["-m", "metal_dlpack.softmetal", "--check", "blur.py"]
+    words = ["-m", "softmetal", "--check", "blur.py"]
     return run_child(words, cwd=folder, SOFTMETAL_CXX=command_of(compiler))
 
 
@@ -46,7 +46,7 @@ def test_the_program_of_the_page_is_reported_as_it_says_until_it_is_mended(tmp_p
 @pytest.mark.needs_torch
 def test_the_report_of_the_page_s_kernel_of_torch_s_says_what_its_picture_shows(tmp_path):
     (tmp_path / "scale.py").write_text(TORCH)
-    words = ["-m", "metal_dlpack.softmetal", "--report", "kernels.html", "scale.py"]
+    words = ["-m", "softmetal", "--report", "kernels.html", "scale.py"]
     assert run_child(words, cwd=tmp_path).returncode == 1
     text = (tmp_path / "kernels.html").read_text()
     for part in ("1 finding<", "scale.py:8:14</code>: thread (232,0,0)", "arguments: x float32 (25, 40), by float"):

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from metal_dlpack import report
-from metal_dlpack.report import literals
+from metal_dlpack.language import literals
+from softmetal import report
 
 NAMES = ["tile", "sum", "acc", "lane", "row", "x", "weights"]
 
@@ -158,11 +158,11 @@ def test_each_line_of_a_text_is_found_in_its_literal(tmp_path, form):
 
 def test_the_first_of_the_same_lines_is_the_callers(tmp_path):
     text = '"""\nkernel void twice(device float *x [[buffer(0)]]) {\n    x[0] = 17.25f;\n}\n"""'
-    written(tmp_path, "zz_first", [f"text = {text}", "from metal_dlpack import report"], 0)
+    written(tmp_path, "zz_first", [f"text = {text}", "from softmetal import report"], 0)
     second, _ = written(
         tmp_path,
         "aa_second",
-        [f"text = {text}", "from metal_dlpack import report", "where = report.source_of(text)"],
+        [f"text = {text}", "from softmetal import report", "where = report.source_of(text)"],
         3,
     )
     try:

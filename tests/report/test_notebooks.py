@@ -49,7 +49,7 @@ def test_a_finding_has_the_name_of_its_cell(tmp_path, kind):
     )
     paths = [str(tmp_path / f"r.{form}") for form in ("json", "html", "sarif")]
     done = ran(kind, [
-        "import contextlib\nimport metal_dlpack as md\nfrom metal_dlpack import report\nreport.start()",
+        "import contextlib\nimport metal_dlpack as md\nfrom softmetal import report\nreport.start()",
         f"SOURCE = {OUTSIDE}",
         f"# again\nSOURCE = {OUTSIDE}\n{launch}",
         f"# again\nSOURCE = {OUTSIDE}\n{launch}",
@@ -86,7 +86,7 @@ def test_a_compile_error_has_the_name_of_its_cell():
 @pytest.mark.needs_mlx
 def test_a_compile_error_of_a_framework_s_has_the_name_of_its_cell():
     cells = [
-        "import torch; from metal_dlpack import softmetal; softmetal.torch_mps()\ntorch.mps.compile_shader({text})",
+        "import torch; import softmetal; softmetal.torch_mps()\ntorch.mps.compile_shader({text})",
         "import mlx.core as mx; softmetal.mlx_kernels()\n"
         "mx.fast.metal_kernel(name='f', input_names=[], output_names=['y'], source={source})("
         "inputs=[], output_shapes=[(8,)], output_dtypes=[mx.float32], grid=(8, 1, 1), threadgroup=(8, 1, 1))",

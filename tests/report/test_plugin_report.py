@@ -48,7 +48,7 @@ def test_what_was_found_is_reported_once_and_fails_the_run(tmp_path, workers):
 
 
 CHILD = """
-from metal_dlpack import softmetal
+import softmetal
 
 def once():
     K(md.zeros(64), n=64, group=64)
@@ -68,7 +68,7 @@ def test_the_child_of_a_worker_and_a_worker_that_is_killed_are_in_it(tmp_path, i
         done = run(tmp_path, text, "--softmetal-report", "r.json", "-n2")
     else:  # without an option of the plugin's
         (tmp_path / "test_it.py").write_text(text)
-        words = ["-m", "metal_dlpack.softmetal", "--report", "r.json", "-m", "pytest", "-n2", "-p", "no:cacheprovider"]
+        words = ["-m", "softmetal", "--report", "r.json", "-m", "pytest", "-n2", "-p", "no:cacheprovider"]
         done = run_child(words, cwd=tmp_path)
     assert done.returncode == 1, done.stdout
     report = json.loads((tmp_path / "r.json").read_text())
@@ -85,7 +85,7 @@ def test_a_finding_that_no_test_waits_for_fails_its_test(tmp_path, way):
         done = run(tmp_path, text, "--softmetal-check")
     else:
         (tmp_path / "test_it.py").write_text(text)
-        words = ["-m", "metal_dlpack.softmetal", "--check", "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        words = ["-m", "softmetal", "--check", "-m", "pytest", "-q", "-p", "no:cacheprovider"]
         done = run_child(words, cwd=tmp_path, SOFTMETAL_KERNEL_CHECK=None, SOFTMETAL_VALIDATION=None)
     assert "4 failed, 1 passed" in done.stdout
     assert done.returncode == 1

@@ -36,7 +36,7 @@ PROGRAMS = {
     "os.kill(os.getpid(), signal.SIGTERM)''') == 7",
     "it has a child": "run(1)\nassert start('run(1); start(\"run(1)\")') == 0",
     "it has a report of its own": "run(1)\nassert start('run(1); start(\"run(1)\")', "
-    "'-m', 'metal_dlpack.softmetal', '--report', 'own.json') == 1",
+    "'-m', 'softmetal', '--report', 'own.json') == 1",
     "it is spawned": SPAWNED + "child = spawn.Process(target=run, args=(3,))\n    child.start()\n    child.join()",
     "a pool is terminated": SPAWNED + "with spawn.Pool(2) as pool: pool.map(run, [1, 1, 1], chunksize=1)",
     "it becomes another": "run(1)\nassert start('x = md.zeros(64); K(x, n=64, group=64); os.execlp(sys.executable, sys.executable, "
@@ -50,7 +50,7 @@ PROGRAMS = {
 def ran(tmp_path, program, *options):
     (tmp_path / "work.py").write_text(WORK)
     (tmp_path / "program.py").write_text("from work import *\n" + program)
-    words = ["-m", "metal_dlpack.softmetal", "--report", "r.json", *options, "program.py"]
+    words = ["-m", "softmetal", "--report", "r.json", *options, "program.py"]
     done = run_child(words, cwd=tmp_path, TMPDIR=str(tmp_path))
     assert not [*tmp_path.glob("metal_dlpack-reports-*")], "nothing stays behind"
     return done, json.loads((tmp_path / "r.json").read_text())
@@ -95,9 +95,9 @@ STARTS = {
 @pytest.mark.parametrize(
     ("start", "words"),
     [
-        ("a subprocess", ["-m", "metal_dlpack.softmetal", "--strict", "--report", "r.json", "test_it.py"]),
+        ("a subprocess", ["-m", "softmetal", "--strict", "--report", "r.json", "test_it.py"]),
         ("spawned", ["-m", "pytest", "-p", "no:cacheprovider", "--softmetal-report", "r.json"]),
-        pytest.param("of a fork server", ["-m", "metal_dlpack.softmetal", "--report", "r.json", "test_it.py"], marks=pytest.mark.long),
+        pytest.param("of a fork server", ["-m", "softmetal", "--report", "r.json", "test_it.py"], marks=pytest.mark.long),
     ],
 )  # fmt: skip
 @pytest.mark.some(1)
@@ -111,7 +111,7 @@ def test_kernels_of_torchs_in_a_child_that_does_not_know_of_us_fail_the_run(tmp_
 
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGABRT"])
 def test_of_a_child_that_is_killed_there_is_what_it_had_left(tmp_path, name):
-    code = f"run(1); from metal_dlpack import softmetal; softmetal.wait_idle(); os.kill(os.getpid(), signal.{name})"
+    code = f"run(1); import softmetal; softmetal.wait_idle(); os.kill(os.getpid(), signal.{name})"
     done, report = ran(tmp_path, f"assert start({code!r}) == -signal.{name}")
     assert done.returncode == 1, done.stderr
     assert places(report) == [FOUND]

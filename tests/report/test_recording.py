@@ -8,8 +8,9 @@ import pytest
 from seeded_kernels import SEEDED
 
 import metal_dlpack as md
-from metal_dlpack import _core, softmetal
-from metal_dlpack.report import recording, text
+import softmetal
+from metal_dlpack import _core
+from softmetal.report import recording, text
 
 pytestmark = [pytest.mark.needs_kernels, pytest.mark.needs_softmetal]
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import fetched_data
 import pytest
+from places import SRC
 from seeded_kernels import SEEDED
 
-from metal_dlpack.report import advice, building, files, page, sarif, silences, text
+from softmetal.report import advice, building, files, page, sarif, silences, text
 
 jsonschema = pytest.importorskip("jsonschema")
 pytestmark = [pytest.mark.needs_kernels, pytest.mark.needs_softmetal]
@@ -49,7 +50,7 @@ def test_the_json_is_as_its_schema_says(report, tmp_path):
 
 
 def test_each_kind_is_in_the_schema_and_has_a_rule():
-    header = (PACKAGE.parents[1] / "softmetal" / "checker" / "finding.h").read_text()
+    header = (SRC / "softmetal" / "checker" / "finding.h").read_text()
     kinds = set(re.findall(r'X\(SOFT_FOUND_\w+, "([\w-]+)"\)', header))
     assert kinds | set(advice.KINDS) == KINDS == set(sarif.RULES)
 

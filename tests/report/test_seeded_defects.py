@@ -6,7 +6,7 @@ import pytest
 import seeded_kernels
 from seeded_kernels import ALL, SEEDED
 
-from metal_dlpack.report import building
+from softmetal.report import building
 
 pytestmark = [pytest.mark.needs_kernels, pytest.mark.needs_softmetal]
 

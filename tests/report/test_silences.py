@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
-from metal_dlpack.report import silences
+import softmetal
+from softmetal.report import silences
 
 pytestmark = [pytest.mark.needs_kernels, pytest.mark.needs_softmetal]
 

@@ -12,7 +12,7 @@ from children import run_child
 from objc_messages import pool, send
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 
 pytestmark = pytest.mark.needs_softmetal
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 from machine import can_sanitize, has_module
-from places import DOCS, INSIDE, SRC
+from places import DOCS, INSIDE, PACKAGES, SRC
 
 SOURCES = SRC / "softmetal"
 CASES = Path(__file__).resolve().parent
@@ -27,7 +27,17 @@ GUIDE = DOCS / "softmetal.md"
 TABLE = INSIDE / "softmetal.md"
 
 WARNINGS = ["-Wall", "-Wextra", "-Werror"]
-COMMON = ["-std=gnu11", "-g", "-O1", "-fvisibility=hidden", "-pthread", *WARNINGS, f"-I{SRC}", f"-I{SOURCES}"]
+COMMON = [
+    "-std=gnu11",
+    "-g",
+    "-O1",
+    "-fvisibility=hidden",
+    "-pthread",
+    *WARNINGS,
+    f"-I{SRC}",
+    f"-I{PACKAGES}",
+    f"-I{SOURCES}",
+]
 KINDS = {"asan": "address,undefined", "tsan": "thread"}
 BUILDS = {
     "plain": ["-O0", "-g0"],  # soonest compiled
@@ -120,7 +130,20 @@ class Builder:
         program, library = archive.with_name("runner"), archive.with_name("cases.so")
         for source in IMAGES:
             image = archive.with_name(f"{source.stem}.so")
-            compile_file(["gcc", "-O2", *WARNINGS, f"-I{SRC}", "-shared", "-fPIC", str(source), "-o", str(image)])
+            compile_file(
+                [
+                    "gcc",
+                    "-O2",
+                    *WARNINGS,
+                    f"-I{SRC}",
+                    f"-I{PACKAGES}",
+                    "-shared",
+                    "-fPIC",
+                    str(source),
+                    "-o",
+                    str(image),
+                ]
+            )
         objects = [*self.compile(sorted(CASES.glob("*.m")), build), str(archive)]
         compile_file(["gcc", *COMMON, *BUILDS[build], "-shared", *objects, "-lobjc", "-o", str(library)])
         compile_file(["gcc", *COMMON, *BUILDS[build], str(CASES / "runner.c"), "-ldl", "-o", str(program)])

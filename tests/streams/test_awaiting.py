@@ -14,7 +14,8 @@ import pytest
 from objc_messages import send
 
 import metal_dlpack as md
-from metal_dlpack import awaiting, softmetal
+import softmetal
+from metal_dlpack import awaiting
 
 pytestmark = pytest.mark.needs_softmetal
 LATENCY_US = 100_000

@@ -278,7 +278,7 @@ def test_the_report_is_what_python_prints_of_exceptions_in_destructors():
     code = """
 import time
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 softmetal.configure(fail="commit@1=8")
 md.Stream().record()
 end = time.monotonic() + 1

@@ -14,7 +14,7 @@ import pytest
 from machine import SANITIZER
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 
 pytestmark = pytest.mark.needs_softmetal
 SECONDS = float(os.environ.get("METAL_DLPACK_SECONDS", "1" if SANITIZER else "0.5"))

@@ -14,7 +14,7 @@ from held_work import held
 from objc_messages import gpu_fill, pool, send
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 
 pytestmark = pytest.mark.needs_softmetal
 
@@ -423,7 +423,7 @@ import asyncio
 import os
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 
 stream, array = md.Stream(label="named"), md.full(64, 3.0)
 softmetal.configure(latency_us=300000)
@@ -469,7 +469,7 @@ def test_a_stream_belongs_to_all_interpreters_and_ends_with_none():
     code = """
 import asyncio
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 softmetal.configure(latency_us=300_000)
 stream = md.Stream()
 stream.__enter__()

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from places import TESTS
 
 import metal_dlpack as md
-from metal_dlpack import kernel_source, softmetal
+import softmetal
+from metal_dlpack import kernel_source
 
 BARRIER = re.compile(r"(?:::metal::)?\b(?:threadgroup|simdgroup)_barrier\([^)]*\);")
 

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 
 MANY = 1_000_000
 

@@ -25,8 +25,8 @@ import public_surface
 from dlpack_structs import Tensor, delete, kind_with_table, table_with
 
 import metal_dlpack as md
+import softmetal
 from dlpack_conformance import exchange_table
-from metal_dlpack import softmetal
 
 METAL, CPU, VERSIONED = (8, 0), (1, 0), (1, 3)
 
@@ -196,7 +196,7 @@ def transpose_nibbles():
 
 def answer_wrongly(answer):
     """As the software Metal's compiler must not."""
-    with mock.patch("metal_dlpack.msl.for_softmetal.functions", lambda *_: answer):
+    with mock.patch("softmetal.msl.for_softmetal.functions", lambda *_: answer):
         refused(md.Library, md.MetalError, "kernel void other() {}")
 
 

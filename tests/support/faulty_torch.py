@@ -30,7 +30,7 @@ def fault_taken(torch):
 def break_torch():
     import torch
 
-    from metal_dlpack import softmetal
+    import softmetal
 
     softmetal.torch_mps()
     if FAULT == "no GPU":

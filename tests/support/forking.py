@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from machine import HAS_SOFTMETAL, SANITIZER
 
-from metal_dlpack import softmetal
+import softmetal
 
 
 def fork() -> int:

@@ -1,4 +1,4 @@
-"""Who needs whom in src/: by the #include lines, by the symbols that the linker joins, by Python's imports.
+"""Who needs whom in src/ and python/: by the #include lines, by the symbols that the linker joins, by Python's imports.
 
 A room is a file with its header: `metal/storage` is storage.c and storage.h.  tests/house/test_graph.py shows that
 each of the three graphs finds what it should.
@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-from places import SRC, dlpack_include
+from places import PACKAGES, SRC, dlpack_include
 
 Graph = dict[str, set[str]]
 
@@ -50,7 +50,7 @@ def reaches_python(path: Path, seen: frozenset[Path] = frozenset()) -> bool:
     """Does Python.h come in, through any header of ours?"""
     if re.search(r"^\s*#\s*include\s*[<\"]Python\.h", path.read_text(), re.MULTILINE):
         return True
-    others = {SRC / name for name in includes(path)} - seen
+    others = {root / name for name in includes(path) for root in (SRC, PACKAGES)} - seen
     return any(reaches_python(other, seen | others) for other in others if other.is_file())
 
 
@@ -90,14 +90,14 @@ def object_of_the_build(source: Path) -> Path | None:
     target = (folder / source.relative_to(SRC.parent)).with_suffix(".o")
     if not target.exists():
         return None
-    newest = max(path.stat().st_mtime for path in [source, *SRC.rglob("*.h")])
+    newest = max(path.stat().st_mtime for path in [source, *SRC.rglob("*.h"), *PACKAGES.rglob("*.h")])
     return target if newest < target.stat().st_mtime else None
 
 
 def compiled(source: Path, objects: Path) -> Path:
     compiler = os.environ.get("CC", "cc").split()
     target = objects / (room(source).replace("/", "-") + ".o")
-    headers = [SRC, SRC / "softmetal", dlpack_include(), sysconfig.get_path("include")]
+    headers = [SRC, PACKAGES, SRC / "softmetal", dlpack_include(), sysconfig.get_path("include")]
     flags = ["-std=gnu11", "-O0", "-w", "-fPIC", *(f"-I{path}" for path in headers)]
     subprocess.run([*compiler, *flags, "-c", source, "-o", target], check=True)
     return target
@@ -113,8 +113,8 @@ def import_graph() -> Graph:
 
     import_module and __import__ count where their name is written out.  One put together at run time is not seen.
     """
-    modules = {module_name(path): path for path in SRC.rglob("*.py")}
-    stubs = {module_name(path) for path in SRC.rglob("*.pyi")}  # what they import is for type checkers
+    modules = {module_name(path): path for path in PACKAGES.rglob("*.py")}
+    stubs = {module_name(path) for path in PACKAGES.rglob("*.pyi")}  # what they import is for type checkers
     needs: Graph = {name: set() for name in stubs}
     for name, path in modules.items():
         is_package = path.name == "__init__.py"
@@ -135,7 +135,7 @@ def running(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def module_name(path: Path) -> str:
-    parts = path.relative_to(SRC).with_suffix("").parts
+    parts = path.relative_to(PACKAGES).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from metal_dlpack.msl import compiler
-from metal_dlpack.msl.errors import CompilerError
+from metal_dlpack.language.errors import CompilerError
+from softmetal.msl import compiler
 
 MOST_BUFFERS = 31
 

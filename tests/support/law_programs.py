@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 from machine import can_sanitize
-from places import C_FILES, SRC, dlpack_include
+from places import C_FILES, PACKAGES, SRC, dlpack_include
 
 WARNINGS = ["-std=gnu11", "-Wall", "-Wextra", "-Werror"]
-INCLUDES = [f"-I{SRC}", f"-I{SRC / 'softmetal'}", f"-I{dlpack_include()}"]
+INCLUDES = [f"-I{SRC}", f"-I{PACKAGES}", f"-I{SRC / 'softmetal'}", f"-I{dlpack_include()}"]
 SANITIZED = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
 

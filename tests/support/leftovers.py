@@ -5,7 +5,8 @@ import gc
 import sys
 
 import metal_dlpack as md
-from metal_dlpack import _core, softmetal
+import softmetal
+from metal_dlpack import _core
 
 
 class Mallinfo(ctypes.Structure):

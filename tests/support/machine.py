@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 
 IS_MAC = sys.platform == "darwin"
 HAS_SOFTMETAL = softmetal.is_present()
@@ -62,7 +62,7 @@ def has_kernels() -> bool:
     """Metal compiles kernels, or there is a compiler that stands in for it."""
     if not HAS_SOFTMETAL:
         return has_metal()
-    from metal_dlpack.msl import CompilerNotFound, compiler
+    from softmetal.msl import CompilerNotFound, compiler
 
     try:
         compiler.find()

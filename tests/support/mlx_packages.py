@@ -182,7 +182,7 @@ def run(one):
 
 
 def main(folders, words):
-    from metal_dlpack import softmetal
+    import softmetal
 
     sys.path[:0] = folders
     sys.meta_path.insert(0, AbsentModules())

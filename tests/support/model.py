@@ -38,7 +38,7 @@ from hypothesis.stateful import (
 )
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 
 try:
     import torch

@@ -19,7 +19,8 @@ from extension_code import code_in, loaded
 from machine import BREAKS_TYPES
 
 import metal_dlpack as md
-from metal_dlpack import _core, softmetal
+import softmetal
+from metal_dlpack import _core
 
 TYPES = tuple(_core._types())
 #: Where each so many-th step fails, and not each, unless each is asked for.

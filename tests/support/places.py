@@ -6,6 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SRC = ROOT / "src"
+PACKAGES = ROOT / "python"
 DOCS = ROOT / "docs"
 INSIDE = DOCS / "inside"
 EXAMPLES = ROOT / "examples"

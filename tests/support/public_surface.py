@@ -7,10 +7,11 @@ from pathlib import Path
 from dlpack_structs import Table
 
 import metal_dlpack as md
+import softmetal
 from metal_dlpack import _core
 
 #: Modules whose __all__ is public beside the package's own.
-MODULES = ("metal_dlpack.softmetal",)
+MODULES = ("softmetal",)
 #: What a type has in its dict that is no code.
 DATA = {"__doc__", "__module__", "__dlpack_c_exchange_api__"}
 #: Types that show their memory: `__buffer__` is in a type's dict from Python 3.12 on.
@@ -26,7 +27,7 @@ def functions():
         md.CompileError,
         md.CopyRequiredError,
         md.MetalError,
-        getattr(md.softmetal, "SoftwareMetalMissing", None),
+        getattr(softmetal, "SoftwareMetalMissing", None),
     }
     return {name for name, value in names.items() if callable(value) and value not in types}
 

@@ -54,7 +54,7 @@ def run(suite, folder, *, processes=2, words=(), seconds=4 * 3600):
 
 def fill(module):
     """Run the suite's text in the namespace of a module."""
-    from metal_dlpack import softmetal
+    import softmetal
 
     sys.modules["torchvision"] = None  # torch would take it; one for another torch raises more than ImportError
     softmetal.torch_mps()

@@ -16,7 +16,7 @@ from ray.cluster_utils import Cluster
 from recipes import recipe
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 
 MIB = 1 << 20
 ON_FIRST, ON_SECOND = ({"resources": {name: 0.01}} for name in ("first", "second"))

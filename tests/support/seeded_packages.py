@@ -235,7 +235,7 @@ class Garden:
 
 def said_of(run):
     """[(kind, places, times)] of what the checker said; if it said nothing, how the launch failed."""
-    from metal_dlpack.report import recording
+    from softmetal.report import recording
 
     recording.start()
     failure = ""
@@ -250,7 +250,8 @@ def said_of(run):
 
 
 def main(folders, words):
-    from metal_dlpack import report, softmetal
+    import softmetal
+    from softmetal import report
 
     sys.path[:0] = folders
     sys.meta_path.insert(0, mlx_packages.AbsentModules())

@@ -17,10 +17,11 @@ from pathlib import Path
 import numpy as np
 from kernel_images import Image, Launch, Thread
 
-from metal_dlpack.msl import cache, flags
-from metal_dlpack.msl.compiler import Compiler
+from softmetal.msl import cache, flags
+from softmetal.msl.compiler import Compiler
 
-SRC = Path(__file__).resolve().parents[2] / "src"
+ROOT = Path(__file__).resolve().parents[2]
+SRC = ROOT / "src"
 RUN_ROW = ctypes.CFUNCTYPE(None, ctypes.POINTER(Thread), ctypes.c_uint32)
 
 Input = tuple[str, np.ndarray]
@@ -146,7 +147,7 @@ def build_runtime() -> ctypes.CDLL:
     sources = sorted(map(str, [*softmetal.glob("kernels/*.c"), *softmetal.glob("checker/*.c"), softmetal / "fiber.c"]))
     with tempfile.TemporaryDirectory() as folder:
         text, answers, library = (Path(folder, name) for name in ("answers.c", "answers.so", "runtime.so"))
-        shared = [*compiler, "-shared", "-fPIC", "-O1", f"-I{SRC}"]
+        shared = [*compiler, "-shared", "-fPIC", "-O1", f"-I{SRC}", f"-I{ROOT / 'python'}"]
         subprocess.run([*shared, "-o", str(library), *sources, "-pthread", "-ldl"], check=True)
         listed = subprocess.run(
             ["nm", "-D", "--undefined-only", str(library)], capture_output=True, text=True, check=True

@@ -17,7 +17,7 @@ os.environ.setdefault("SOFTMETAL_VALIDATION", "1")
 import numpy as np
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 
 LENGTHS = (1, 3, 8, 64, 257, 1024, 4096)
 MODES = ("shared", "shared", "private", "managed")

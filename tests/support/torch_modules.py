@@ -19,7 +19,7 @@ from torch.testing._internal.common_modules import module_db  # noqa: E402
 from torch.testing._internal.common_optimizers import _get_optim_inputs_including_global_cliquey_kwargs, optim_db  # noqa: E402
 from torch_operators import Copies, run, seed, tensors  # noqa: E402
 
-from metal_dlpack import softmetal  # noqa: E402
+import softmetal  # noqa: E402
 
 STEPS = 3
 

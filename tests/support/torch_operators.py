@@ -18,7 +18,7 @@ from collections import Counter
 import numpy as np
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 
 warnings.simplefilter("ignore")  # torch's lists warn when they are imported
 

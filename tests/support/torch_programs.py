@@ -14,7 +14,7 @@ import stream_programs
 import torch
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 
 softmetal.torch_mps(float64=True)
 

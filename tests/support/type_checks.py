@@ -7,9 +7,9 @@ What several share is reported once, so the rest is asked for again until nothin
 import re
 
 from metal_dlpack import kernel_source
-from metal_dlpack.msl import compiler
-from metal_dlpack.msl.errors import SourceError
-from metal_dlpack.msl.translation import Translation
+from metal_dlpack.language.errors import SourceError
+from softmetal.msl import compiler
+from softmetal.msl.translation import Translation
 
 #: In place of an image and the names of its variables, of which a text has one: what an image calls, so that each
 #: kernel is instantiated.

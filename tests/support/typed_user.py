@@ -21,9 +21,9 @@ import torch
 from numpy.typing import NDArray
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
-from metal_dlpack.counting import KernelCount
+import softmetal
 from metal_dlpack.timelines.records import Wait, Work
+from softmetal.counting import KernelCount
 
 Storage = Literal["shared", "managed", "private"]
 

@@ -17,7 +17,7 @@ from forking import exit_code_of_child
 from held_work import held
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 from metal_dlpack.timelines import records
 from metal_dlpack.timelines.lanes import Lane
 from metal_dlpack.timelines.records import Wait, Work

@@ -9,7 +9,7 @@ import pytest
 from held_work import held
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 from metal_dlpack.timelines.records import Wait, Work
 
 pytestmark = pytest.mark.needs_softmetal

@@ -6,7 +6,7 @@ import struct
 import pytest
 
 import _metal_dlpack_pytest as plugin
-from metal_dlpack import softmetal
+import softmetal
 
 pytestmark = [
     pytest.mark.needs_softmetal,

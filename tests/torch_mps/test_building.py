@@ -12,13 +12,13 @@ pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_torch]
 
 PROGRAM = """
 import torch
-from metal_dlpack import softmetal
+import softmetal
 softmetal.torch_mps()
 assert (torch.ones(3, device="mps") + 1).tolist() == [2] * 3
 """
 
 
-ONLY_BUILD = "import torch; from metal_dlpack.torch_mps import building; print(building.library(torch))"
+ONLY_BUILD = "import torch; from softmetal.torch import building; print(building.library(torch))"
 
 
 def quick_compiler(tmp_path, first):

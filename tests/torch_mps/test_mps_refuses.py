@@ -8,8 +8,8 @@ import fetched_data
 import pytest
 from children import run_child
 
-from metal_dlpack import softmetal
-from metal_dlpack.torch_mps.native_functions import packed_list, with_kernels
+import softmetal
+from softmetal.torch.native_functions import packed_list, with_kernels
 
 pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_torch, pytest.mark.needs_no_sanitizer]
 
@@ -127,7 +127,7 @@ def test_operators_of_libraries_compute_where_they_have_a_kernel_of_mps():
     """Those of torchvision as in its wheel for macOS.  In a child: torch.ops keeps names of a library that went."""
     done = run_child("""
         import torch
-        from metal_dlpack import softmetal
+        import softmetal
         softmetal.torch_mps()
         x = torch.ones(3, device="mps")
         ours, torchvision = torch.library.Library("ours", "DEF"), torch.library.Library("torchvision", "FRAGMENT")
@@ -164,7 +164,7 @@ def test_where_it_is_allowed_the_cpu_computes_in_the_same_memory(torch, fallback
 def test_the_first_that_falls_back_warns():
     done = run_child("""
         import os, warnings, torch
-        from metal_dlpack import softmetal
+        import softmetal
         softmetal.torch_mps()
         x = torch.rand(2, 2, device="mps")
         with warnings.catch_warnings(record=True) as said:
@@ -187,7 +187,7 @@ def test_the_first_that_falls_back_warns():
 KEEPING = """
 import threading
 import numpy as np, torch
-from metal_dlpack import softmetal
+import softmetal
 softmetal.torch_mps()
 kept, found = [], []
 

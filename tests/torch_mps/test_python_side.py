@@ -160,7 +160,7 @@ def test_a_loader_with_workers_gives_batches_for_mps():
     """In a child: the workers are forked, and this process may have threads of other frameworks."""
     done = run_child("""
         import torch, warnings
-        from metal_dlpack import softmetal
+        import softmetal
         softmetal.torch_mps()
         rows = torch.utils.data.TensorDataset(torch.arange(6.0).reshape(6, 1))
         with warnings.catch_warnings(record=True) as told:  # torch's own

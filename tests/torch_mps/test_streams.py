@@ -11,7 +11,7 @@ import pytest
 from children import run_child
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 
 pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_torch, pytest.mark.needs_no_sanitizer]
 
@@ -157,7 +157,7 @@ def test_a_model_is_trained_on_a_stream(torch, streams, latency):
 def test_a_race_of_two_streams_is_reported():
     done = run_child("""
         import torch
-        from metal_dlpack import softmetal
+        import softmetal
         softmetal.torch_mps()
         softmetal.configure(validation=1, validation_mode="log", latency_us=50_000)
         mps = torch.accelerator.current_stream().device_type

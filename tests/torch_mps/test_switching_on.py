@@ -1,4 +1,4 @@
-"""Mps is switched on by a call, by `python -m metal_dlpack.softmetal`, and by the pytest plugin."""
+"""Mps is switched on by a call, by `python -m softmetal`, and by the pytest plugin."""
 
 import re
 
@@ -7,7 +7,7 @@ from children import output_of, run_child
 
 pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_torch, pytest.mark.needs_no_sanitizer]
 
-RUNNER = ["-m", "metal_dlpack.softmetal"]
+RUNNER = ["-m", "softmetal"]
 
 
 #: On the CPU; then torch has counted its devices.
@@ -28,7 +28,7 @@ def test_by_calls_of_many_threads_before_or_after_the_import(first):
     printed = output_of(f"""
         from concurrent.futures import ThreadPoolExecutor
         {first}
-        from metal_dlpack import softmetal
+        import softmetal
         with ThreadPoolExecutor(8) as pool:
             assert all(pool.map(lambda _: softmetal.torch_mps(), range(8)))
         import torch
@@ -47,7 +47,7 @@ def test_children_compute_gradients_where_the_parent_did_not():
     """Torch refuses them in a child of a process that has its threads; switching mps on starts none."""
     printed = output_of("""
         import os, torch
-        from metal_dlpack import softmetal
+        import softmetal
         softmetal.torch_mps()
         if child := os.fork():
             os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
@@ -97,13 +97,13 @@ def test_a_program_runs_as_under_python(tmp_path, program):
 
 def test_a_program_without_torch_pays_nothing(tmp_path):
     (tmp_path / "script.py").write_text("import sys\nprint('torch' in sys.modules, 'ctypes' in sys.modules)\n")
-    plain = output_of("import metal_dlpack.softmetal, sys; print('torch' in sys.modules, 'ctypes' in sys.modules)")
+    plain = output_of("import softmetal, sys; print('torch' in sys.modules, 'ctypes' in sys.modules)")
     assert output_of([*RUNNER, "script.py"], cwd=tmp_path).split()[0] == plain.split()[0] == "False"
 
 
 @pytest.mark.parametrize(("words", "status", "said"), [
-    ([], 2, "usage: python -m metal_dlpack.softmetal"),
-    (["--help"], 0, "usage: python -m metal_dlpack.softmetal"),
+    ([], 2, "usage: python -m softmetal"),
+    (["--help"], 0, "usage: python -m softmetal"),
     (["no_such.py"], 2, "can't open file"),
     (["-m", "no_such"], 1, "No module named no_such"),
 ])  # fmt: skip

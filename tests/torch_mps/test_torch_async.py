@@ -95,7 +95,7 @@ def test_a_missing_order_is_reported_whatever_the_timing(latency_us):
         f"""
         import itertools, time
         import numpy as np, torch, metal_dlpack as md
-        from metal_dlpack import softmetal
+        import softmetal
         softmetal.torch_mps()
         softmetal.configure(validation=1, validation_mode="log", latency_us={latency_us})
         add = md.kernel("kernel void add(device float *x, uint i [[thread_position_in_grid]]) {{ x[i] += 1; }}")
@@ -243,7 +243,7 @@ def test_work_behind_a_wait_of_torch_s_is_there_for_who_comes_later(torch, setti
 HELD = """
 import faulthandler, os, signal
 import numpy as np, torch, metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 softmetal.torch_mps()
 event = torch.mps.Event()
 torch.zeros(1, device="mps").cpu()  # the GPU has its thread

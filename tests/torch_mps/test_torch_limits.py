@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_torch, pytest.mark.
 BEGIN = """
 import gc, os, resource, sys, threading, time
 import torch, metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 softmetal.torch_mps()
 
 def works(t=None):

@@ -9,7 +9,7 @@ import pytest
 from children import run_child
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 
 pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_torch, pytest.mark.needs_no_sanitizer]
 
@@ -172,7 +172,7 @@ def test_a_compiled_function_runs_eagerly_and_says_so(torch):
 def test_a_race_with_torchs_queue_is_reported():
     done = run_child("""
         import torch, metal_dlpack as md
-        from metal_dlpack import softmetal
+        import softmetal
         softmetal.torch_mps()
         softmetal.configure(validation=1, validation_mode="log", latency_us=100_000)
         t = torch.zeros(1000, device="mps")

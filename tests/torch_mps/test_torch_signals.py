@@ -13,7 +13,7 @@ import os, signal, sys, threading
 import numpy as np
 import torch
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 softmetal.torch_mps()
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may ignore it
 KERNEL = torch.mps.compile_shader('''#include <metal_stdlib>
@@ -79,7 +79,7 @@ def test_a_handler_that_returns_leaves_the_wait_to_its_end():
 def test_sigterm_ends_a_checked_program_whose_kernel_does_not_end(tmp_path):
     path = tmp_path / "program.py"
     path.write_text(ENDLESS + "soon(signal.SIGTERM)\nu.tolist()")
-    done = run_child(["-m", "metal_dlpack.softmetal", "--check", str(path)])
+    done = run_child(["-m", "softmetal", "--check", str(path)])
     assert done.returncode == -signal.SIGTERM
     assert "kernels still ran at the end" in done.stderr
 
@@ -88,7 +88,7 @@ def test_a_wait_behind_the_lock_of_torchs_queue_leaves_signals_to_python():
     """A library that calls torch inside of dispatch_sync may not be sent into Python, which may want the lock."""
     held = """
 import ctypes
-from metal_dlpack.torch_mps import building
+from softmetal.torch import building
 heard = []
 signal.signal(signal.SIGUSR1, lambda *_: heard.append(int(open_gate[0])))
 def work(_):

@@ -22,7 +22,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "metal_dlpack/msl/include/softmetal_kernel.h"
+#include "softmetal/msl/include/softmetal_kernel.h"
 #include "softmetal/checker/checked_launch.h"
 
 /* Check what this OS thread runs until soft_check_end.  False: there is no memory. */

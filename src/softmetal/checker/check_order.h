@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "metal_dlpack/msl/include/softmetal_kernel.h"
+#include "softmetal/msl/include/softmetal_kernel.h"
 #include "softmetal/checker/check_shadow.h"
 
 #define SOFT_MOST_SIMDGROUPS 32

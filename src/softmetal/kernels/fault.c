@@ -71,7 +71,7 @@ soft_fault_describe(const soft_guard *guard, const soft_image *image, const soft
     }
     snprintf(text, SOFT_FAULT_TEXT_NBYTES,
              "%.100s: %s. It ran unchecked%s; to see the line, run the program by `python -m "
-             "metal_dlpack.softmetal --check`.",
+             "softmetal --check`.",
              launch->kernel != NULL ? launch->kernel : "kernel", words,
              is_stack ? "" : ", and may have overwritten other memory");
 }

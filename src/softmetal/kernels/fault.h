@@ -7,7 +7,7 @@
 #ifndef SOFT_FAULT_H
 #define SOFT_FAULT_H
 
-#include "metal_dlpack/msl/include/softmetal_kernel.h"
+#include "softmetal/msl/include/softmetal_kernel.h"
 #include "softmetal/checker/check_guard.h"
 
 #define SOFT_FAULT_TEXT_NBYTES 640

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "metal_dlpack/msl/include/softmetal_kernel.h"
+#include "softmetal/msl/include/softmetal_kernel.h"
 #include "softmetal/checker/checked_launch.h"
 #include "softmetal/settings.h"
 

@@ -23,7 +23,7 @@ from doors import doors, signature_of, through
 from objc_messages import SHARED, pool, send
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
+import softmetal
 
 #: What a call may raise that loses what it is about; anything else would be our own fault.
 ALLOWED = (

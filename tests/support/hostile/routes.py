@@ -15,12 +15,12 @@ from dlpack_structs import IS_COPIED, READ_ONLY, Handing, capsule_name, kind_wit
 from objc_messages import foreign_buffer
 
 import metal_dlpack as md
+import softmetal
 from dlpack_conformance import exchange_table
 from hostile import tensors
 from hostile.cases import CPU, DELETED, METAL, REFUSED, TAKEN, cases
 from hostile.faults import PATTERN, ROOM, bytes_of
 from hostile.tensors import FAULTING, Tensor
-from metal_dlpack import softmetal
 
 COPIES = (None, True, False)
 

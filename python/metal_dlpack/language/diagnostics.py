@@ -1,0 +1,264 @@
+"""Clang's words about a translated kernel, told of the user's own source in the form of Metal's compiler.
+
+What clang compiles is not what the user wrote: types have other names, spaces of addresses are gone, and functions of
+Metal are templates of the shim.  Here each error moves to the user's line, shows that line as it was written, and names
+types as Metal does.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import operator
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from . import OURS
+from .errors import PROGRAM, SourceError
+from .tokens import Tokens
+
+#: Lines by their file and number, as the user wrote them.
+Lines = Mapping[tuple[str, int], str]
+
+#: What clang calls text that is in no file; no source may have such a name (kernel_source.py).
+_NO_FILES = {"-", "<stdin>", "<built-in>", "<command line>", "<scratch space>"}
+
+_HEADER = re.compile(
+    r"^(?P<file>.+?):(?P<line>\d+):(?P<column>\d+): (?P<kind>(?:fatal )?error|warning|note): (?P<text>.*)$"
+)
+_STACK = re.compile(r"^(?:In file included|\s+) from (?P<file>.+?):(?P<line>\d+)(?::(?P<column>\d+))?[:,]$")
+_COUNT = re.compile(r"^\d+ (?:errors?|warnings?)(?: and \d+ (?:errors?|warnings?))? generated\.$")
+_LINE_DIRECTIVE = re.compile(r'^\s*#\s*(?:line\s+)?(\d+)(?:\s+"((?:[^"\\]|\\.)*)")?')
+_TOKEN = re.compile(r"\w+|\s+|.")
+#: Of what differs in a line; it takes time by the square.
+_MOST_ALIGNED = 500
+
+_SCALARS = {
+    "_Float16": "half",
+    "__bf16": "bfloat",
+    "unsigned char": "uchar",
+    "signed char": "char",
+    "unsigned short": "ushort",
+    "unsigned int": "uint",
+    "unsigned long": "ulong",
+    "long long": "long",
+    "unsigned long long": "ulong",
+}
+_SCALAR = re.compile(r"\b(unsigned long long|long long|unsigned (?:char|short|int|long)|signed char|_Float16|__bf16)\b")
+_NAMESPACE = re.compile(r"\b(?:::)?(?:metal|softmetal)::(?:\w*detail::)?")
+_VECTOR = re.compile(r"\b(packed_)?vec<(\w+), ([234])>")
+_MATRIX = re.compile(r"\bmatrix<(\w+), ([234]), ([234])>")
+_ALSO = re.compile(r"'([^']*)' \(aka '\1'\)")
+
+
+@dataclass(frozen=True)
+class Place:
+    file: str
+    line: int
+    column: int
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    place: Place | None
+    kind: str
+    text: str
+    snippet: list[str] = field(default_factory=list)  # the line, the caret
+    included_from: tuple[Place, ...] = ()  # innermost first
+
+
+def clean(output: str, lines: Lines | None = None) -> str:
+    """Return the errors of clang's output, and the notes that belong to them, in the form of Metal's compiler.
+
+    An error that has no line of the user at all is placed in the first.
+    lines: the user's lines as they were written; without them a line is shown as clang shows it.
+    """
+    shown = []
+    for error, notes in errors_of(output):
+        at_user, rest = _moved_to_user(error, notes)
+        if at_user.place is None:
+            at_user = replace(at_user, place=Place(PROGRAM, 1, 1))
+        shown += [_form(diagnostic, lines or {}) for diagnostic in [at_user, *rest]]
+    return "".join(dict.fromkeys(shown)) if len(shown) > 1 else "".join(shown)
+
+
+@functools.lru_cache(maxsize=16)
+def lines_of_source(text: str) -> Lines:
+    """Number the lines of a source as the compiler does: `#line` renames and renumbers what follows."""
+    lines: dict[tuple[str, int], str] = {}
+    for file, number, line, _ in sorted(numbered(text, PROGRAM), key=operator.itemgetter(3)):  # directives last
+        lines.setdefault((file, number), line.removesuffix("\r"))
+    return lines
+
+
+def numbered(text: str, name: str) -> Iterator[tuple[str, int, str, bool]]:
+    """(file, number, the line, is it a `#line`) for each line of a source that is called so."""
+    number = 1
+    for line in text.split("\n"):
+        directive = _LINE_DIRECTIVE.match(line)
+        yield name, number, line, directive is not None
+        number += 1
+        if directive:
+            number = int(directive[1])
+            name = re.sub(r"\\(.)", r"\1", directive[2]) if directive[2] is not None else name
+
+
+def metal_names(text: str) -> str:
+    """Spell types as Metal does: `_Float16` is half, `metal::vec<float, 4>` is float4."""
+    if text == "unknown type name '__global__'":
+        return f"{text}; Metal writes `kernel void f(device float *x, uint i [[thread_position_in_grid]])`"
+    text, hint, name = text.partition("; did you mean '")
+    if hint:  # the name is the same, and the namespace is what is missing
+        return metal_names(text) + hint + _hinted(name)
+    text = _NAMESPACE.sub("", text)
+    text = _SCALAR.sub(lambda found: _SCALARS[found[0]], text)
+    text = _VECTOR.sub(lambda found: f"{found[1] or ''}{found[2]}{found[3]}", text)
+    text = _MATRIX.sub(r"\1\2x\3", text)
+    return _ALSO.sub(r"'\1'", text)
+
+
+def _hinted(name: str) -> str:
+    if not name.startswith("metal::") or _NAMESPACE.match(name)[0] != "metal::":  # type: ignore[index]
+        return metal_names(name)
+    return f"{name} Or begin the source with `using namespace metal;`."
+
+
+def is_ours(file: str) -> bool:
+    """True for what the user did not write: the shim, by its full path, and what the compiler added."""
+    return file.startswith(OURS) or file in _NO_FILES
+
+
+def _parse(output: str) -> Iterator[Diagnostic]:
+    stack: list[Place] = []
+    current: Diagnostic | None = None
+    for line in output.removesuffix("\n").split("\n"):
+        header, from_where = _HEADER.match(line), _STACK.match(line)
+        if not (header or from_where or _COUNT.match(line)):
+            if current is not None:
+                current.snippet.append(line)
+            continue
+        if current is not None:
+            yield current
+            current = None
+        if from_where:
+            stack.append(Place(from_where["file"], int(from_where["line"]), int(from_where["column"] or 1)))
+        elif header:
+            found = header.groupdict()
+            place = Place(found["file"], int(found["line"]), int(found["column"]))
+            current = Diagnostic(place, found["kind"], found["text"], [], tuple(stack))
+            stack = []
+    if current is not None:
+        yield current
+
+
+def errors_of(output: str) -> Iterator[tuple[Diagnostic, list[Diagnostic]]]:
+    """Each error of clang's output with its notes; warnings and theirs are left out."""
+    error: Diagnostic | None = None
+    notes: list[Diagnostic] = []
+    for diagnostic in _parse(output):
+        if diagnostic.kind == "note":
+            notes.append(diagnostic)
+            continue
+        if error is not None:
+            yield error, notes
+        error, notes = (diagnostic if diagnostic.kind.endswith("error") else None), []
+    if error is not None:
+        yield error, notes
+
+
+def _moved_to_user(error: Diagnostic, notes: list[Diagnostic]) -> tuple[Diagnostic, list[Diagnostic]]:
+    """An error in the shim belongs to the user's line that led there; notes about the shim help nobody."""
+    notes = [note for note in notes if note.place and not is_ours(note.place.file)]
+    if error.place and not is_ours(error.place.file):
+        return error, notes
+    for place in error.included_from:
+        if not is_ours(place.file):
+            return replace(error, place=place, snippet=[]), notes
+    for index, note in enumerate(notes):
+        if "requested here" in note.text or "in instantiation" in note.text or "expanded from" in note.text:
+            return replace(error, place=note.place, snippet=note.snippet), notes[:index] + notes[index + 1 :]
+    if notes:
+        return replace(error, place=notes[0].place, snippet=notes[0].snippet), notes[1:]
+    return replace(error, place=None, snippet=[]), []
+
+
+def _form(diagnostic: Diagnostic, lines: Lines) -> str:
+    place = diagnostic.place
+    assert place is not None
+    shown = diagnostic.snippet[0] if diagnostic.snippet else None
+    column = place.column
+    written = lines.get((place.file, place.line))
+    if written is not None:
+        column = column_in(written, shown, column)
+        shown = written
+    kind = "error" if diagnostic.kind == "fatal error" else diagnostic.kind
+    head = f"{place.file}:{place.line}:{column}: {kind}: {metal_names(diagnostic.text)}\n"
+    return head if shown is None else f"{head}{shown}\n{caret_under(shown, column)}\n"
+
+
+def caret_under(line: str, column: int) -> str:
+    """A caret below this column; tabs stay tabs, so that it stands right at any width."""
+    before = line.encode()[: column - 1].decode(errors="ignore")
+    return "".join("\t" if letter == "\t" else " " for letter in before) + "^"
+
+
+def column_in(written: str, translated: str | None, column: int) -> int:
+    """Where the token that stands at a column of the translated line stands in the line as it was written."""
+    if translated is None:
+        return min(column, len(written.encode()) + 1)
+    if translated == written:
+        return column
+    theirs, own = _tokens(translated), _tokens(written)
+    at = sum(start < column for start, _ in theirs) - 1
+    if at < 0 or not own:
+        return len(written.encode()) - len(written.lstrip().encode()) + 1
+    partner, is_same = _partner([token for _, token in theirs], [token for _, token in own], at)
+    start, token = theirs[at]  # within the token, or just after it: there a semicolon is missed
+    return own[partner][0] + (min(column - start, len(token.encode()) + 1) if is_same else 1)
+
+
+def _partner(theirs: list[str], own: list[str], at: int) -> tuple[int, bool]:
+    """The same token in the line as it was written, or the one that stands there instead, as the name of a macro."""
+    begin = _alike(theirs, own)
+    if at < begin:
+        return at, True
+    end = _alike(theirs[begin:][::-1], own[begin:][::-1])
+    if at >= len(theirs) - end:
+        return at - len(theirs) + len(own), True
+    changed, written = theirs[begin : len(theirs) - end], own[begin : len(own) - end]
+    behind = begin
+    if max(len(changed), len(written)) <= _MOST_ALIGNED:
+        for block in difflib.SequenceMatcher(None, changed, written, autojunk=False).get_matching_blocks():
+            if block.a <= at - begin < block.a + block.size:
+                return begin + block.b + at - begin - block.a, True
+            if block.a <= at - begin and block.size:
+                behind = begin + block.b + block.size
+    return min(behind, len(own) - 1), False
+
+
+def _alike(one: list[str], other: list[str]) -> int:
+    """How many tokens at the beginning are the same."""
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def _tokens(line: str) -> list[tuple[int, str]]:
+    """Each token that is no space, with the byte where it begins."""
+    tokens, start = [], 0
+    for token in _TOKEN.findall(line):
+        if not token.isspace():
+            tokens.append((start, token))
+        start += len(token.encode())
+    return tokens
+
+
+def source_error(tokens: Tokens, at: int, text: str) -> SourceError:
+    """The translator's own error about the word at `at`, in the form of Metal's compiler."""
+    file, line, column = tokens.place(at)
+    shown = tokens.line(at)
+    return SourceError(f"{file}:{line}:{column}: error: {text}\n{shown}\n{caret_under(shown, column)}\n")
+
+
+def of_the_user(error: SourceError, source: str) -> SourceError:
+    """The same with the line as the user wrote it, and the column there."""
+    return SourceError(clean(str(error), lines_of_source(source)))

@@ -1,0 +1,262 @@
+"""What Apple's compiler refuses and clang's C++ takes: each construct, found by its words, and what to write instead.
+
+Only what is certain is refused: a source that a Mac takes opens here.  Recursion is no such construct: the
+specification forbids it up to Metal 2.3.  Address spaces that meet are found by clang (space_conversions.py).
+
+SPEC Metal Shading Language Specification 3.2, 1.5.4 Restrictions; 4 Address Spaces; 5.2.1 Locating Buffer, Texture,
+and Sampler Arguments; 5.2.3.6 Kernel Function Input Attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from metal_dlpack.language import attributes, declarations
+from metal_dlpack.language.declarations import CLASS, FUNCTION, OTHER, Declaration, every
+from metal_dlpack.language.declarators import CLASS_KEYS, SPACES
+from metal_dlpack.language.diagnostics import source_error
+from metal_dlpack.language.tokens import Tokens, joined
+
+from .integers import Integers
+from .threadgroup_variables import Statement
+
+#: Where the language has these words, Metal does not.
+_WORDS = {
+    "virtual": "Metal has no virtual functions: write a template, or a switch over a number",
+    "new": "Metal has no 'new': declare a variable, or let the kernel have the memory as an argument",
+    "delete": "Metal has no 'delete': memory is an argument of the kernel, or a variable",
+    "dynamic_cast": "Metal has no 'dynamic_cast': a type is known where the source is compiled",
+    "goto": "'goto' is not supported in Metal: write a loop, with break and continue",
+    "thread_local": "'thread_local' is not supported in Metal: a variable of a function is the thread's own",
+    "register": "Metal does not support the 'register' storage class specifier: leave the word out",
+}
+_ASM = {"asm", "__asm", "__asm__"}
+
+_INTEGERS = {"char", "uchar", "short", "ushort", "int", "uint", "long", "ulong"}
+_SCALARS = {*_INTEGERS, "bool", "half", "bfloat", "float"}
+_VECTORS = {f"{packed}{scalar}{count}" for packed in ("", "packed_") for scalar in _SCALARS for count in (2, 3, 4)}
+_FIXED = {f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+_OTHER_NAMES = {"void", "unsigned", "signed", "size_t", "ptrdiff_t", "bfloat16_t", "unsigned int", "unsigned short"}
+#: Types that a source need not declare.
+_TYPES = _SCALARS | _VECTORS | _FIXED | _OTHER_NAMES
+
+#: What a thread is told: a number of 16 or 32 bits, or of its position a vector of them; with how many there are.
+_NUMBER = {"uint": 1, "ushort": 1, "uint32_t": 1, "uint16_t": 1, "unsigned": 1, "unsigned int": 1, "unsigned short": 1}
+_POSITION = {**_NUMBER, **{f"{scalar}{count}": count for scalar in ("uint", "ushort") for count in (2, 3)}}
+_POSITIONS = {
+    "dispatch_threads_per_threadgroup",
+    "thread_position_in_grid",
+    "thread_position_in_threadgroup",
+    "threadgroup_position_in_grid",
+    "threadgroups_per_grid",
+    "threads_per_grid",
+    "threads_per_threadgroup",
+}
+_INDICES = {
+    "dispatch_simdgroups_per_threadgroup",
+    "simdgroup_index_in_threadgroup",
+    "simdgroups_per_threadgroup",
+    "thread_execution_width",
+    "thread_index_in_simdgroup",
+    "thread_index_in_threadgroup",
+    "threads_per_simdgroup",
+}
+_TOLD = dict.fromkeys(_POSITIONS, _POSITION) | dict.fromkeys(_INDICES, _NUMBER)
+_LAST_INDEX = 30
+_MIXED = (
+    "expecting input declarations with either all scalar types or all vector types with the same number of elements: "
+    "'{0}' is of type '{1}' and '{2}' of type '{3}'"
+)
+#: Of what a program's variable may be although it is in no address space.
+_NO_VARIABLE = CLASS_KEYS | {"using", "namespace", "typedef", "static_assert", "_Static_assert", "friend", "sampler"}
+
+
+def refuse(tokens: Tokens, declared: list[Declaration], entries: list[Declaration], shared: list[Statement]) -> None:
+    """Raise SourceError for the first construct that Metal does not have.
+
+    entries: functions that are kernels.  shared: the statements that declare threadgroup memory.
+    """
+    found = [
+        *_refused_words(tokens),
+        *_refused_variables(tokens, declared),
+        *_refused_statics(tokens, declared, shared),
+        *_refused_functions(tokens, declared),
+        *_unqualified_pointers(tokens, declared),
+    ]
+    integers = Integers(tokens, declared)
+    for entry in entries:
+        found += _refused_parameters(tokens, entry, integers)
+    if found:
+        at, text = min(found)
+        raise source_error(tokens, at, text)
+
+
+def _refused_words(tokens: Tokens) -> Iterator[tuple[int, str]]:
+    words = tokens.words
+    for at, word in enumerate(words):
+        is_other = words[at - 1] == "operator" or (word == "delete" and words[at - 1] == "=")
+        if word in _WORDS and not is_other:
+            yield at, _WORDS[word]
+        if word == "long" and words[at + 1] == "long":
+            yield at, "Metal has one 'long', of 64 bits: write the word once"
+        if word in _ASM and words[at - 1] in {";", "{", "}", ")", ":"} and not _is_label(tokens, at):
+            yield at, "Metal has no inline assembly: call a function of metal_stdlib"
+
+
+def _is_label(tokens: Tokens, at: int) -> bool:
+    """`float f(float) __asm("air.f");` names a function of Apple's compiler: who calls it is refused later."""
+    words = tokens.words
+    if words[at - 1] != ")" or words[at + 1] != "(":
+        return False
+    return words[at + 2].startswith('"air.') and words[tokens.partner[at + 1] + 1] in {";", "{", "__attribute__"}
+
+
+def _constants(tokens: Tokens) -> set[str]:
+    """The word, and the names of types that are themselves in constant memory."""
+    named = {name for name, kind, _ in declarations.aliases(tokens) if "constant" in kind.spaces}
+    return {"constant", *named}
+
+
+def _refused_variables(tokens: Tokens, declared: list[Declaration]) -> Iterator[tuple[int, str]]:
+    constants = _constants(tokens)
+    for one in declared:
+        head = attributes.left_out(tokens, one.first, one.head_end)
+        if one.kind != OTHER or one.is_template or len(head) != one.head_end - one.first:
+            continue  # what has an attribute may be told by Metal
+        names = [word for word in head if word.isidentifier()]
+        if len(names) > 1 and _NO_VARIABLE.isdisjoint(head) and constants.isdisjoint(head) and one.name(tokens):
+            text = f"program scope variable must reside in constant address space: write 'constant' before '{names[0]}'"
+            yield one.first, text
+
+
+def _refused_statics(tokens: Tokens, declared: list[Declaration], shared: list[Statement]) -> Iterator[tuple[int, str]]:
+    """What a function keeps between two calls; a constant it may have, and threadgroup memory is no thread's."""
+    words = tokens.words
+    of_functions = [one for one in every(declared) if one.kind == FUNCTION and one.body is not None]
+    constants = _constants(tokens)
+    for at in [at for at, word in enumerate(words) if word == "static"]:
+        if not any(one.body < at < one.last for one in of_functions if one.body is not None):
+            continue
+        first, opening = declarations.statement(tokens, at)
+        end = next(end for end in range(at, len(words)) if words[end] in {";", "=", "{", "(", "}", ""})
+        is_shared = any(one.declared.first <= at < one.end for one in shared)
+        is_member = declarations.is_class_body(tokens, opening)
+        if words[end] != "(" and constants.isdisjoint(words[first:end]) and not is_shared and not is_member:
+            yield (
+                at,
+                (
+                    "variables in function scope cannot be declared static: leave 'static' out, "
+                    "or write 'constant' after it for what never changes"
+                ),
+            )
+
+
+def _refused_functions(tokens: Tokens, declared: list[Declaration]) -> Iterator[tuple[int, str]]:
+    """What is only declared is refused when a kernel needs it; but the C library has what is declared as C."""
+    words = tokens.words
+    named = [(one.name(tokens), one) for one in declared if one.kind == FUNCTION]
+    defined = {name for name, one in named if one.body is not None}
+    as_c = [at for at, word in enumerate(words) if word == "extern" and words[at + 1] == '"C"']
+    blocks = [(at, tokens.partner[at + 2]) for at in as_c if words[at + 2] == "{"]
+    for name, one in named:
+        assert one.parameters is not None
+        is_c = one.first in as_c or any(first < one.first < last for first, last in blocks)
+        calls = [at for at, word in enumerate(words) if word == name and words[at + 1] == "("] if is_c and name else []
+        if name not in defined and any(not one.first <= at <= one.last for at in calls):
+            yield one.parameters - 1, f"'{name}' is declared and defined nowhere: write the function in this source"
+
+
+def _unqualified_pointers(tokens: Tokens, declared: list[Declaration]) -> Iterator[tuple[int, str]]:
+    """`float *p`: which memory it leads to is not known."""
+    words = tokens.words
+    types = _TYPES | {one.name(tokens) for one in declared if one.kind == CLASS and not one.is_template} - {""}
+    for at, word in enumerate(words):
+        if word not in {"*", "&", "&&"} or not _is_declarator(words[at + 1]):
+            continue
+        innermost = _innermost_pointer(words, at)
+        specifiers = list(_specifiers(words, innermost, types))
+        before = words[innermost - len(specifiers) - 1]
+        if types.isdisjoint(specifiers) or before not in _BEFORE_A_DECLARATION:
+            continue
+        if innermost < at:
+            if word == "*":  # a reference to a pointer is taken: MLX's kernels have `const device T *&x`
+                yield at, _POINTER_TO_POINTER
+            continue
+        if not SPACES.isdisjoint(specifiers):
+            continue
+        kind = "pointer" if word == "*" else "reference"
+        shown = [one for one in reversed(specifiers) if one in types or one in {"const", "volatile"}]
+        yield (
+            at,
+            (
+                f"{kind} type must have explicit address space qualifier: "
+                f"write 'device {joined(shown)} {word}', or thread, threadgroup or constant"
+            ),
+        )
+
+
+_POINTER_TO_POINTER = (
+    "pointer type must have explicit address space qualifier: write where the pointer itself is before the last sign, "
+    "as in 'device float *thread *'"
+)
+_BEFORE_A_DECLARATION = {"(", ",", ";", "{", "}", ""}
+_SPECIFIERS = {"const", "volatile", "static", "constexpr", "inline", "METAL_FUNC", "metal", "::", *SPACES}
+
+
+def _is_declarator(word: str) -> bool:
+    """What follows the `*` of a declaration or of a cast; a comma may be a template's."""
+    return word.isidentifier() or word == ")"
+
+
+def _innermost_pointer(words: list[str], at: int) -> int:
+    """The first `*` of `float *const *`, whose last sign is words[at]."""
+    while words[at - 1] == "*" or (words[at - 1] in {"const", "volatile"} and words[at - 2] == "*"):
+        at -= 1 if words[at - 1] == "*" else 2
+    return at
+
+
+def _specifiers(words: list[str], at: int, types: set[str]) -> Iterator[str]:
+    """The words of a type before words[at], last first."""
+    at -= 1
+    while words[at] in types or words[at] in _SPECIFIERS:
+        yield words[at]
+        at -= 1
+
+
+def _refused_parameters(tokens: Tokens, entry: Declaration, integers: Integers) -> Iterator[tuple[int, str]]:
+    assert entry.parameters is not None
+    places: set[tuple[str, int]] = set()
+    before: tuple[str, str] | None = None  # of the positions: the attribute and its type
+    for first, end in tokens.split(entry.parameters + 1, tokens.partner[entry.parameters]):
+        found = {one.name: one for one in attributes.within(tokens, first, end)}
+        kind = _type_of(attributes.left_out(tokens, first, end))
+        for name, one in found.items():
+            if name in _TOLD:
+                if kind in _TYPES and kind not in _TOLD[name]:
+                    yield first, f"type '{kind}' is not valid for attribute '{name}': write {_names_of(_TOLD[name])}"
+            elif name in {"buffer", "threadgroup"}:
+                index = integers.value(one.arguments)
+                if not one.arguments:
+                    yield one.at, f"'{name}' attribute takes one argument: write [[{name}(0)]], or leave it out"
+                elif index is not None and not 0 <= index <= _LAST_INDEX:
+                    yield one.at, f"'{name}' attribute parameter is out of bounds: must be between 0 and {_LAST_INDEX}"
+                elif (name, index) in places and "function_constant" not in found:
+                    yield (
+                        one.at,
+                        f"cannot reserve '{name}' resource location at index {index}: another parameter has it",
+                    )
+                elif index is not None and "function_constant" not in found:
+                    places.add((name, index))
+            if name in _POSITIONS and kind in _POSITION:
+                if before is not None and _POSITION[kind] != _POSITION[before[1]]:
+                    yield first, _MIXED.format(*before, name, kind)
+                before = name, kind
+
+
+def _type_of(declared: list[str]) -> str:
+    """`const metal::uint2 i` is a uint2."""
+    return " ".join(word for word in declared[:-1] if word not in {"const", "thread", "metal", "::"})
+
+
+def _names_of(kinds: dict[str, int]) -> str:
+    return " or ".join(kind for kind in kinds if kind.strip("23") in {"uint", "ushort"})

@@ -1,0 +1,65 @@
+"""The parameters of a kernel, and what binds each of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from metal_dlpack.language.diagnostics import source_error
+from metal_dlpack.language.signatures import Written, written
+from metal_dlpack.language.tokens import Tokens, joined
+
+from .flags import INCLUDE
+from .integers import Integers
+
+#: Attributes of what each thread is told: those that the shim has an answer to.
+_OF_THE_THREAD = set(re.findall(r"^    FACT\((\w+)", (INCLUDE / "softmetal_image.h").read_text(), re.MULTILINE))
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    name: str
+    binder: str  # a type of C++
+    condition: tuple[str, ...]  # the words of its [[function_constant(...)]]
+
+
+def bind(tokens: Tokens, opening: int, integers: Integers, named: Mapping[str, list[str]]) -> list[Parameter]:
+    """The parameters after the `(` at `opening`.  Raises SourceError for one that nothing can be bound to.
+
+    named: the address spaces that a typedef's name stands for.
+    """
+    parameters = written(tokens, opening, named)
+    free = {kind: _free_indices(parameters, kind, integers) for kind in ("buffer", "threadgroup")}
+    return [
+        Parameter(one.name, _binder(tokens, one, free, integers), one.attributes.get("function_constant", ()))
+        for one in parameters
+    ]
+
+
+def _free_indices(parameters: list[Written], kind: str, integers: Integers) -> Iterator[int]:
+    used = {integers.value(one.attributes[kind]) for one in parameters if kind in one.attributes}
+    return (index for index in range(1 << 16) if index not in used)
+
+
+def _binder(tokens: Tokens, one: Written, free: dict[str, Iterator[int]], integers: Integers) -> str:
+    kind = one.kind()
+    thread = next((name for name in one.attributes if name in _OF_THE_THREAD), None)
+    if thread is not None:
+        return f"softmetal::builtin<softmetal::{thread}>"
+    if kind is None:
+        raise source_error(tokens, one.first, _why_not(one))
+    index = one.attributes.get(kind)
+    value = integers.value(index) if index else next(free[kind])
+    binder = f"softmetal::{kind}<({joined(index)})>" if value is None and index else f"softmetal::{kind}<{value}>"
+    condition = one.attributes.get("function_constant")
+    if condition:
+        return f"metal::conditional_t<bool({joined(condition)}), {binder}, softmetal::absent>"
+    return binder
+
+
+def _why_not(one: Written) -> str:
+    what = f"parameter '{one.name}' of a kernel" if one.name else "this parameter of a kernel"
+    if one.attributes:
+        return f"{what} has an attribute ('{next(iter(one.attributes))}') that is not supported without a Mac"
+    return f"{what} is neither in an address space nor has an attribute, such as [[buffer(0)]]"

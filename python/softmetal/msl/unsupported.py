@@ -1,0 +1,109 @@
+"""What there is no stand-in for: declarations that need it are left out; a kernel that needs one of them is refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from metal_dlpack.language import declarators
+from metal_dlpack.language.declarations import INSTANTIATION, OTHER, Declaration
+from metal_dlpack.language.declarators import Declared
+from metal_dlpack.language.tokens import Tokens
+
+_FEATURES = {
+    "textures and samplers": r"texture(1d|2d|3d|cube)\w*|texture_buffer|depth(2d|cube)\w*|sampler|sampler_state",
+    "ray tracing": r"raytracing|intersector|intersection_query|acceleration_structure|\w+_acceleration_structure",
+    "MetalPerformancePrimitives": r"mpp|tensor_(ops|handle|inline|offset)|cooperative_tensor|dextents",
+    "tensors of numbers smaller than a byte": r"u?int[1-7]b_format|fp\d_\w+_format",
+    "indirect command buffers": r"command_buffer|render_command|compute_command|compute_pipeline_state",
+    "function tables": r"visible_function_table|intersection_function_table",
+    "imageblocks": r"imageblock|imageblock_slice|threadgroup_imageblock",
+    "mesh shaders": r"mesh_grid_properties|object_data",
+}
+_FEATURE = re.compile("|".join(f"(?P<f{nth}>{words})" for nth, words in enumerate(_FEATURES.values())))
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """What a declaration needs and does not get, and the word that shows it."""
+
+    feature: str
+    at: int
+
+    def sentence(self, kernel: str) -> str:
+        return f"the kernel '{kernel}' needs {self.feature}, which need a Mac: they are not supported without one"
+
+
+def pointer_from_the_cpu(tokens: Tokens, kernel: Declaration, named: Mapping[str, list[Declaration]]) -> int | None:
+    """Where a pointer stands in a struct that a kernel only reads: nothing but the CPU could write it, and cannot.
+
+    named: the declarations of each name.
+    """
+    assert kernel.parameters is not None
+    for first, end in tokens.split(kernel.parameters + 1, tokens.partner[kernel.parameters]):
+        declared = declarators.read(tokens, first, end)
+        if declared is None:
+            continue  # mutant survives (loop): what is no declaration stands alone, in f()
+        type_words = tokens.words[first : declared.type_end]
+        if "constant" in declared.spaces or {"device", "const"} <= set(type_words):
+            for member, field in _fields(tokens, type_words, named):
+                if any(one.is_indirect for one in field.declarators):
+                    return member.first
+    return None
+
+
+def _fields(
+    tokens: Tokens, type_words: list[str], named: Mapping[str, list[Declaration]]
+) -> Iterator[tuple[Declaration, Declared]]:
+    """The fields of the classes that the words name, and those of the fields' classes."""
+    ahead, known = set(type_words), set[str]()
+    while ahead:
+        known |= ahead
+        found: set[str] = set()
+        for member in [member for name in ahead for one in named.get(name, []) for member in one.members]:
+            is_field = member.kind == OTHER and tokens.words[member.first] not in {"typedef", "using", "static"}
+            declared = declarators.read(tokens, member.first, member.last) if is_field else None
+            if declared is not None:
+                yield member, declared
+                found |= set(tokens.words[declared.first : declared.type_end])
+        ahead = found - known
+
+
+def find(tokens: Tokens, declarations: list[Declaration]) -> dict[int, Lack]:
+    """What each declaration lacks, by id; those that lack nothing are not among them."""
+    words = tokens.words
+    needed = {word: feature for word in set(words) if (feature := _feature(word))}
+    if not needed:
+        return {}
+    lacks: dict[int, Lack] = {}
+    known: set[str] = set()
+    names = {id(one): one.name(tokens) for one in declarations if one.kind != INSTANTIATION}
+    while needed:
+        for one in declarations:
+            if id(one) in lacks:
+                continue
+            at = next((at for at in range(one.first, one.last + 1) if words[at] in needed), None)
+            if at is not None:
+                lacks[id(one)] = Lack(needed[words[at]], at)
+        known |= set(needed)
+        needed = _left_without_declaration(names, lacks, known)
+    return lacks
+
+
+def _left_without_declaration(names: dict[int, str], lacks: dict[int, Lack], known: set[str]) -> dict[str, str]:
+    """Names that only declarations which lack something declare: who uses them lacks it too."""
+    there = {name for key, name in names.items() if key not in lacks}
+    return {
+        name: lacks[key].feature
+        for key, name in names.items()
+        if key in lacks and name and name not in there and name not in known
+    }
+
+
+def _feature(word: str) -> str | None:
+    found = _FEATURE.fullmatch(word)
+    if found is None:
+        return None
+    nth = next(int(name[1:]) for name, text in found.groupdict().items() if text is not None and name[1:].isdigit())
+    return list(_FEATURES)[nth]

@@ -1,0 +1,49 @@
+"""What things were called before softmetal and dlpack_conformance had names of their own: it works, and says nothing."""
+
+import pytest
+from children import output_of, run_child
+
+SILENT = ["-W", "error"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("metal_dlpack.softmetal", "softmetal"), ("metal_dlpack.counting", "softmetal.counting")]
+)
+def test_an_old_name_is_the_same_module_however_it_is_imported(old, new):
+    package, _, name = old.partition(".")
+    code = f"import {old}, sys; from {package} import {name} as a; import {old} as b; import {new} as c; print(a is b is c)"
+    assert output_of(code, options=SILENT).strip() == "True"
+    assert (
+        output_of(f"import {new} as c; from {package} import {name} as a; print(a is c)", options=SILENT).strip()
+        == "True"
+    )
+    assert output_of(f"from {old} import *; import {new} as c; print({{*c.__all__}} <= {{*dir()}})").strip() == "True"
+
+
+@pytest.mark.parametrize("spelling", [["-m", "metal_dlpack.softmetal"], ["-m", "softmetal"]])
+def test_a_program_is_run_by_the_old_name_and_the_new(spelling, tmp_path):
+    (tmp_path / "beside.py").write_text("print(__name__, __import__('sys').argv[1:])")
+    done = run_child([*SILENT, *spelling], "-m", "beside", "7", cwd=tmp_path, check=True)
+    assert done.stdout == "__main__ ['7']\n"
+    assert done.stderr == ""
+
+
+def test_the_command_finds_modules_in_the_working_folder_as_python_does(tmp_path):
+    (tmp_path / "beside.py").write_text("print(__name__, __import__('sys').argv[1:])")
+    code = "import sys; sys.argv = ['softmetal', '-m', 'beside', '7']; sys.path[0] = '/usr/bin'\n"
+    code += "from softmetal.__main__ import command; sys.exit(command())"
+    assert output_of(code, cwd=tmp_path) == "__main__ ['7']\n"
+
+
+def test_the_kit_answers_to_its_old_name_too():
+    assert output_of("from metal_dlpack.conformance import judge; print(judge.__module__)").startswith(
+        "dlpack_conformance"
+    )
+    done = run_child([*SILENT, "-m", "metal_dlpack.conformance"], "--list")
+    assert done.returncode == 0
+    assert done.stderr == ""
+
+
+def test_importing_the_bridge_loads_neither_of_the_others():
+    code = "import metal_dlpack, sys; print({'softmetal', 'dlpack_conformance'} & {*sys.modules})"
+    assert output_of(code).strip() == "set()"
