@@ -63,7 +63,7 @@ def _switch_on(module: str) -> None:
     try:
         import softmetal
     except ImportError as error:
-        if isinstance(error, ModuleNotFoundError) and error.name == "metal_dlpack":
+        if isinstance(error, ModuleNotFoundError) and error.name in ("softmetal", "metal_dlpack"):
             # It was there when this Python started: somebody has taken it off the path since, as pip does for a build.
             import warnings
 

@@ -166,7 +166,7 @@ def test_nothing_is_imported_before_it_is_wanted(environment, options, what):
 def test_without_torch_or_the_package_python_goes_on_or_says_why(tmp_path, torch, package, end):
     """As in a build of pip's, which takes site-packages off the path of a Python that has started."""
     (tmp_path / "program.py").write_text("import torch\nimport sys\nprint(torch.x, file=sys.stderr)")
-    for name, text in {"torch": torch, "metal_dlpack": package}.items():
+    for name, text in {"torch": torch, "softmetal": package}.items():
         if text is not None:
             (tmp_path / f"{name}.py").write_text(text)
     code = "import runpy, sys; sys.path[:] = [p for p in sys.path if 'lib' in p and 'site-packages' not in p]; runpy.run_path(sys.argv[1])"
