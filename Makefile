@@ -132,14 +132,14 @@ coverage: $(VENV)/coverage.stamp
 	tools/coverage $(PY) $(ARGS)
 
 streams: build
-	PYTHONPATH=python:tests/support $(PY) tests/support/stream_programs.py 10000
-	PYTHONPATH=python:tests/support $(PY) tests/support/torch_programs.py 10000
+	PYTHONPATH=python:kit:tests/support $(PY) tests/support/stream_programs.py 10000
+	PYTHONPATH=python:kit:tests/support $(PY) tests/support/torch_programs.py 10000
 	METAL_DLPACK_SECONDS=60 tools/sanitized thread $(PY) tests/streams/test_stream_threads.py
 
 STEPS ?= 100000
 SEED ?= 1
 model: build
-	PYTHONPATH=python:tests/support $(PY) tests/support/model.py $(STEPS) $(SEED)
+	PYTHONPATH=python:kit:tests/support $(PY) tests/support/model.py $(STEPS) $(SEED)
 	tools/sanitized address,undefined $(PY) tests/hostile/test_model.py
 	tools/sanitized thread $(PY) tests/hostile/test_model.py
 
@@ -184,7 +184,7 @@ nightly:
 	    [ -z "$$failed" ] || { echo "make nightly: failed:$$failed" >&2; exit 1; }
 
 clean:
-	rm -rf build dist python/*.egg-info python/metal_dlpack/*.so
+	rm -rf build dist kit/build python/*.egg-info kit/*.egg-info python/metal_dlpack/*.so
 
 distclean: clean
 	rm -rf .venv .venv-*

@@ -231,7 +231,7 @@ class BuildPackage(build_py):
         if self.editable_mode:
             return
         wanted = {Path(name) for name in self.get_outputs(include_bytecode=False)}
-        for package in ("dlpack_conformance", "metal_dlpack", "softmetal"):
+        for package in ("metal_dlpack", "softmetal"):
             for path in Path(self.build_lib, package).rglob("*"):
                 if path.is_file() and path.suffix != ".so" and path not in wanted:
                     path.unlink()
@@ -290,10 +290,17 @@ def links_from_elsewhere(text: str, revision: str) -> str:
     return "```".join(parts)
 
 
+def kit(version: str) -> str:
+    """The requirement of the judge, of this version; in a checkout from kit/, since no index may have it yet."""
+    is_checkout = not REPOSITORY and not Path("PKG-INFO").exists()
+    return f"dlpack-conformance @ {Path('kit').resolve().as_uri()}" if is_checkout else f"dlpack-conformance=={version}"
+
+
 def facts_of_the_release() -> dict:
     """The part of the metadata that depends on where the repository is published, and on what the wheel will carry."""
     source = Path("python/metal_dlpack/__init__.py").read_text(encoding="utf-8")
-    revision = "v" + re.search(r'^__version__ = "(.*)"$', source, re.MULTILINE)[1]
+    version = re.search(r'^__version__ = "(.*)"$', source, re.MULTILINE)[1]
+    revision = f"v{version}"
     pages = {
         "Source": "",
         "Documentation": f"/tree/{revision}/docs",
@@ -301,6 +308,7 @@ def facts_of_the_release() -> dict:
         "Issues": "/issues",
     }
     return {
+        "install_requires": [kit(version)],
         "long_description": links_from_elsewhere(Path("README.md").read_text(encoding="utf-8"), revision),
         "long_description_content_type": "text/markdown",
         "license_expression": LICENCE_WITH_LIBOBJC if Path("LICENSE.libobjc").exists() else OUR_LICENCE,

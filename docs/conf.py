@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 DOCS = Path(__file__).resolve().parent
-sys.path[:0] = [str(DOCS.parent / folder) for folder in ("tools", "python", "benchmarks")]
+sys.path[:0] = [str(DOCS.parent / folder) for folder in ("tools", "python", "kit", "benchmarks")]
 
 import cost_picture  # noqa: E402
 import site_docstrings  # noqa: E402

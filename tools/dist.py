@@ -2,8 +2,9 @@
 
     python tools/dist.py [PYTHON...]
 
-The source distribution comes first; each Python builds its wheel from that, and on Linux auditwheel adds libobjc to it,
-whose licence tools/libobjc_licence has put there.
+The judge of DLPack, kit/, is a wheel of its own, tried beside NumPy alone.  Of metal_dlpack the source distribution
+comes first; each Python builds its wheel from that, and on Linux auditwheel adds libobjc to it, whose licence
+tools/libobjc_licence has put there.
 Both wheels are installed, one after the other, where nothing else is; a Python of the version that runs this also
 tries them with the torch that is here.  What is uploaded is made alike by cibuildwheel
 (.github/workflows/release.yml), in an image that is older than this machine.
@@ -79,7 +80,7 @@ def can_build(python: str, version: str) -> bool:
 
 def build_sdist() -> Path:
     run(sys.executable, "-m", "build", "--sdist", "--outdir", DIST, ROOT)
-    (sdist,) = DIST.glob("*.tar.gz")
+    (sdist,) = DIST.glob("metal_dlpack-*.tar.gz")
     return sdist
 
 
@@ -91,6 +92,26 @@ def check_sdist(sdist: Path) -> None:
     tracked = set(run("git", "-C", ROOT, "ls-files").splitlines()) - LEFT_OUT
     if ours != tracked:
         sys.exit(f"dist: {sdist.name} lacks {sorted(tracked - ours)}, and has {sorted(ours - tracked)} in excess.")
+
+
+def build_kit() -> Path:
+    """Its source distribution and its wheel, of which each machine takes the same."""
+    run(sys.executable, "-m", "build", "--outdir", DIST, ROOT / "kit")
+    (wheel,) = DIST.glob("dlpack_conformance-*-py3-none-any.whl")
+    names = {f"kit/{name}" for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    tracked = set(run("git", "-C", ROOT, "ls-files", "kit/*.py", "kit/*.typed").splitlines())
+    if names != tracked:
+        sys.exit(f"dist: {wheel.name} differs from kit/ by {sorted(names ^ tracked)}.")
+    check_wheel(wheel)
+    return wheel
+
+
+def try_kit(python: Path, kit: Path) -> None:
+    """Beside NumPy, and nothing else."""
+    run(python, "-m", "pip", "install", kit, "numpy")
+    sides = ("--producer", "numpy", "--consumer", "numpy")
+    run(python, "-m", "dlpack_conformance", *sides, "--rule", "items", "--rule", "taken")
+    print("  ", kit.name, "judges NumPy", flush=True)
 
 
 def build_wheel(python: Path, sdist: Path, folder: Path) -> Path:
@@ -154,12 +175,14 @@ def main(names: list[str]) -> None:
     shutil.rmtree(DIST, ignore_errors=True)
     sdist = build_sdist()
     check_sdist(sdist)
+    kit = build_kit()
     print(f"{sdist.name}: {sdist.stat().st_size:,} bytes", flush=True)
     for interpreter in interpreters:
         with tempfile.TemporaryDirectory() as folder:
             print(run(interpreter, "--version").strip(), flush=True)
             run(interpreter, "-m", "venv", Path(folder, "env"))
             python = Path(folder, "env", "bin", "python")
+            try_kit(python, kit)
             wheel = build_wheel(python, sdist, Path(folder, "wheel"))
             check_wheel(wheel)
             try_wheels(python, wheel, repair(wheel))

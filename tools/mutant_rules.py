@@ -185,21 +185,19 @@ def mutants_of(file: str, text: str) -> list[Mutant]:
 
 #: What is broken: the core, which `make mutants` takes unless it is told otherwise, and the two others.
 SOURCES = {
-    "core": [f"{folder}/*.[chm]" for folder in FOLDERS],
-    "softmetal": ["softmetal/*.[ch]", *(f"softmetal/{f}/*.[chm]" for f in ("apple", "checker", "gpu", "kernels"))],
+    "core": [f"src/{folder}/*.[chm]" for folder in FOLDERS],
+    "softmetal": [f"src/softmetal/{f}*.[chm]" for f in ("", "apple/", "checker/", "gpu/", "kernels/")],
     "python": [
-        *(f"metal_dlpack/{f}.py" for f in ("asking/*", "files/*", "language/*", "explaining")),
-        "softmetal/msl/*.py",
-        "dlpack_conformance/*.py",
+        *(f"python/metal_dlpack/{f}.py" for f in ("asking/*", "files/*", "language/*", "explaining")),
+        "python/softmetal/msl/*.py",
+        "kit/dlpack_conformance/*.py",
     ],
 }
-#: Where its files lie; those of the others lie in src/.
-FOLDER_OF = {"python": "python"}
 
 
 def sources(*of: str) -> list[str]:
     """Of these parts, or of all."""
-    patterns = [f"{FOLDER_OF.get(part, 'src')}/{pattern}" for part in of or SOURCES for pattern in SOURCES[part]]
+    patterns = [pattern for part in of or SOURCES for pattern in SOURCES[part]]
     return [str(path.relative_to(ROOT)) for pattern in patterns for path in sorted(ROOT.glob(pattern))]
 
 

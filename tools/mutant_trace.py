@@ -73,7 +73,7 @@ def pytest_unconfigure(config):
 TEST_OPTIONS = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not long")
 FLAGS = "-O0 -gdwarf-4 -w -MMD -fsanitize-coverage=trace-pc"
 LINES_OF_PYTHON = """[run]
-include = {folder}/python/*
+include = {folder}/python/*,{folder}/kit/*
 data_file = {data}
 context = ${{MUTANT_TEST}}
 core = ctrace
@@ -84,7 +84,7 @@ disable_warnings = module-not-measured, no-data-collected, module-not-imported
 
 
 def test_environment(shop: Shop) -> dict[str, str]:
-    path = [shop.folder / "python", shop.folder / "tools"]
+    path = [shop.folder / "python", shop.folder / "kit", shop.folder / "tools"]
     return os.environ | {
         "PYTHONPATH": os.pathsep.join(map(str, path)),
         "PYTHONDONTWRITEBYTECODE": "1",
@@ -189,7 +189,7 @@ def measure(path: Path, workers: int) -> None:
 def fingerprint() -> str:
     """Of all that a measurement depends on."""
     whole = sha256()
-    for path in sorted([*(ROOT / "src").rglob("*.*"), *(ROOT / "python").rglob("*.*"), *(ROOT / "tests").rglob("*.*")]):
+    for path in sorted(path for name in ("src", "python", "kit", "tests") for path in (ROOT / name).rglob("*.*")):
         if path.suffix in (".c", ".h", ".m", ".py"):
             whole.update(path.read_bytes())
     return whole.hexdigest()

@@ -47,6 +47,7 @@ TESTS_OF = {
     "python/softmetal/msl": "tests/msl/",
     "python/metal_dlpack/language": "tests/msl/",
     "python/metal_dlpack": "tests/package/",
+    "kit": "tests/package/",
 }
 
 

@@ -10,11 +10,11 @@
 #include "kernels/kernel_object.h"
 #include "metal/pool.h"
 #include "metal/storage.h"
-#include "softmetal/torch/metal.h"
 #include "module/softmetal_turn.h"
 #include "python/waiting.h"
 #include "softmetal/settings.h"
 #include "softmetal/softmetal.h"
+#include "softmetal/torch/metal.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -5,11 +5,13 @@ import re
 import tomllib
 
 import graph
-from places import PACKAGES, ROOT, SRC, TESTS
+from places import KIT, PACKAGES, ROOT, SRC, TESTS
 
 TEXT = (ROOT / "ARCHITECTURE.md").read_text()
 OURS = ("metal_dlpack", "softmetal")
-NAMES = {path.name for folder in (SRC, PACKAGES, TESTS, ROOT / "tools", ROOT / "docs") for path in folder.rglob("*.*")}
+NAMES = {
+    path.name for folder in (SRC, PACKAGES, KIT, TESTS, ROOT / "tools", ROOT / "docs") for path in folder.rglob("*.*")
+}
 
 
 def test_every_folder_of_src_has_a_row():
@@ -20,7 +22,7 @@ def test_every_folder_of_src_has_a_row():
 def test_the_files_that_it_names_exist():
     named = set(re.findall(r"\b(\w+\.(?:[chm]|pyi?|md))\b", TEXT))
     assert named - NAMES - {"README.md", "Python.h", "dlpack.h", "file.h"} == set()
-    for path in re.findall(r"`((?:src|python|tests|docs|tools|examples)/[\w/.]+)`", TEXT):
+    for path in re.findall(r"`((?:src|python|kit|tests|docs|tools|examples)/[\w/.]+)`", TEXT):
         assert (ROOT / path).exists(), path
 
 

@@ -9,6 +9,7 @@ def tree(tmp_path, monkeypatch):
     """Writes files into a folder that stands for src/."""
     monkeypatch.setattr(graph, "SRC", tmp_path)
     monkeypatch.setattr(graph, "PACKAGES", tmp_path)
+    monkeypatch.setattr(graph, "KIT", tmp_path / "kit")
 
     def write(files):
         for name, text in files.items():

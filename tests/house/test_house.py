@@ -22,7 +22,9 @@ from metal_dlpack import _core
 SOURCES = graph.files()
 CORE = [path for path in SOURCES if SRC / "softmetal" not in path.parents]
 PYTHON = sorted(
-    path for folder in ("python", "tests", "tools", "examples", "benchmarks") for path in (ROOT / folder).rglob("*.py")
+    path
+    for folder in ("python", "kit", "tests", "tools", "examples", "benchmarks")
+    for path in (ROOT / folder).rglob("*.py")
 )
 
 #: From the bottom to the top: a file includes files of its own folder or of one below.  the bridge is the door to Metal.

@@ -91,6 +91,15 @@ def test_without_an_address_nothing_is_linked(unpublished):
     assert "ten minutes of it help" in unpublished.get_payload()
 
 
+def test_the_judge_is_required_in_the_same_version_and_taken_from_beside_a_checkout(folder, published, unpublished):
+    assert f"dlpack-conformance=={md.__version__}" in published.get_all("Requires-Dist")
+    assert f"dlpack-conformance@ {(folder / 'kit').as_uri()}" in map(spelled, unpublished.get_all("Requires-Dist"))
+
+
+def spelled(requirement):
+    return requirement.replace(" @", "@")
+
+
 def test_the_address_stands_in_no_file():
     """It is said by the workflow that publishes: a fork says its own."""
     for path in (ROOT / "pyproject.toml", ROOT / "README.md", ROOT / "CITATION.cff", ROOT / "SECURITY.md"):

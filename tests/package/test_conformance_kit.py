@@ -10,10 +10,11 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 
 import pytest
 from children import output_of, run_child
-from places import PACKAGES, SUPPORT, python_path
+from places import KIT, SUPPORT, python_path
 from toy_faults import Wild
 from toy_library import Toy
 
@@ -320,7 +321,12 @@ def test_it_imports_no_framework():
 
 @pytest.mark.needs_numpy
 def test_its_folder_runs_where_the_extension_is_not_built(tmp_path):
-    shutil.copytree(PACKAGES / "dlpack_conformance", tmp_path / "dlpack_conformance")
+    """From its wheel, unpacked beside NumPy: no compiler built it, and there is neither metal_dlpack nor softmetal."""
+    folder = shutil.copytree(KIT, tmp_path / "kit", ignore=shutil.ignore_patterns("*.egg-info", "build", "__pycache__"))
+    run_child("import setuptools; setuptools.setup()", "-q", "bdist_wheel", "-d", tmp_path, cwd=folder, check=True)
+    (wheel,) = tmp_path.glob("dlpack_conformance-*-py3-none-any.whl")
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    (tmp_path / "softmetal.py").write_text("raise ImportError('not there')")
     (tmp_path / "metal_dlpack.py").write_text("raise ImportError('not built')")
     command = ["-m", "dlpack_conformance", "--producer", "numpy", "--consumer", "numpy", "--scores"]
     done = run_child([*command, "--rule", "items", "--rule", "taken"], cwd=tmp_path)

@@ -35,15 +35,6 @@ def test_the_command_finds_modules_in_the_working_folder_as_python_does(tmp_path
     assert output_of(code, cwd=tmp_path) == "__main__ ['7']\n"
 
 
-def test_the_kit_answers_to_its_old_name_too():
-    assert output_of("from metal_dlpack.conformance import judge; print(judge.__module__)").startswith(
-        "dlpack_conformance"
-    )
-    done = run_child([*SILENT, "-m", "metal_dlpack.conformance"], "--list")
-    assert done.returncode == 0
-    assert done.stderr == ""
-
-
 def test_importing_the_bridge_loads_neither_of_the_others():
     code = "import metal_dlpack, sys; print({'softmetal', 'dlpack_conformance'} & {*sys.modules})"
     assert output_of(code).strip() == "set()"

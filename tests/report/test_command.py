@@ -216,7 +216,7 @@ def test_silenced_by_a_comment_or_a_list(tmp_path):
     (["--report", "nowhere/r.json"], "--report: nowhere/r.json cannot be written: there is no folder"),
     (["--benign", "nowhere"], "--benign: nowhere cannot be read: No such file or directory."),
     (["--benign", "rows"], "--benign: rows:1: turned:11 has no reason"),
-    (["--report"], "usage: python -m softmetal"),
+    (["--report"], "usage: softmetal"),
 ])  # fmt: skip
 def test_what_cannot_be_done_is_said_before_the_program_runs(tmp_path, options, why):
     (tmp_path / "rows").write_text("turned:11\n")

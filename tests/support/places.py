@@ -7,6 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 SRC = ROOT / "src"
 PACKAGES = ROOT / "python"
+KIT = ROOT / "kit"
 DOCS = ROOT / "docs"
 INSIDE = DOCS / "inside"
 EXAMPLES = ROOT / "examples"

@@ -102,8 +102,8 @@ def test_a_program_without_torch_pays_nothing(tmp_path):
 
 
 @pytest.mark.parametrize(("words", "status", "said"), [
-    ([], 2, "usage: python -m softmetal"),
-    (["--help"], 0, "usage: python -m softmetal"),
+    ([], 2, "usage: softmetal"),
+    (["--help"], 0, "usage: softmetal"),
     (["no_such.py"], 2, "can't open file"),
     (["-m", "no_such"], 1, "No module named no_such"),
 ])  # fmt: skip

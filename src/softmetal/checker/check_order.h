@@ -20,8 +20,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "softmetal/msl/include/softmetal_kernel.h"
 #include "softmetal/checker/check_shadow.h"
+#include "softmetal/msl/include/softmetal_kernel.h"
 
 #define SOFT_MOST_SIMDGROUPS 32
 

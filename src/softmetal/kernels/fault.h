@@ -7,8 +7,8 @@
 #ifndef SOFT_FAULT_H
 #define SOFT_FAULT_H
 
-#include "softmetal/msl/include/softmetal_kernel.h"
 #include "softmetal/checker/check_guard.h"
+#include "softmetal/msl/include/softmetal_kernel.h"
 
 #define SOFT_FAULT_TEXT_NBYTES 640
 

@@ -12,8 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "softmetal/msl/include/softmetal_kernel.h"
 #include "softmetal/checker/checked_launch.h"
+#include "softmetal/msl/include/softmetal_kernel.h"
 #include "softmetal/settings.h"
 
 typedef struct soft_placement {

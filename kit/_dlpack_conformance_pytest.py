@@ -1,6 +1,6 @@
 """The pytest plugin of dlpack_conformance: one test for each rule of DLPack, for the libraries that are named.
 
-pytest imports this module in every run of everybody who has metal_dlpack installed.  So it stands outside of the
+pytest imports this module in every run of everybody who has the kit installed.  So it stands outside of the
 package, and imports the package only when an option is used.
 """
 

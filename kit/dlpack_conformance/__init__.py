@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .libraries import LIBRARIES, Library
     from .rules import Absent, Rule
 
+__version__ = "0.1.0"
 __all__ = ["LIBRARIES", "RULES", "Absent", "Library", "Missing", "Report", "Result", "Rule", "judge"]
 
 #: Where each name is.  A program that needs one module, such as tied_process, waits for none of the rules.
