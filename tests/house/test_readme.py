@@ -16,7 +16,7 @@ EXAMPLES = [block.text for block in blocks("README.md") if block.language == "py
 @pytest.mark.needs_torch
 @pytest.mark.needs_tvm
 def test_the_first_command_shows_one_write_in_every_framework():
-    commands, shown = re.findall(r"\n```\n(.*?)```", README, re.DOTALL)[:2]
+    commands, shown = re.findall(r"\n```\n(.*?)```", README.partition("## See it")[2], re.DOTALL)[:2]
     assert [line.partition("#")[0].split() for line in commands.splitlines()] == [["make", "demo"], ["make", "test"]]
     demo = re.search(r"^demo:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)[1]
     first = next(line.split() for line in demo.splitlines() if line.startswith("\t$(PY)"))
