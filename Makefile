@@ -48,7 +48,7 @@ help:
 	@echo 'make clean     remove what was built;  make distclean: .venv as well'
 
 # A stamp per group of dependencies: a second run installs nothing.
-$(VENV)/%.stamp: pyproject.toml tools/prepare
+$(VENV)/%.stamp: pyproject.toml kit/pyproject.toml tools/prepare
 	@PYTHON='$(PYTHON)' tools/prepare '$(VENV)' $*
 	@touch $@
 

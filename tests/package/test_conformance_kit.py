@@ -302,6 +302,18 @@ def test_who_needs_one_module_of_it_loads_no_other_and_the_bridge_loads_none():
     assert loaded.stdout == "False\n"
 
 
+@pytest.mark.needs_softmetal
+@pytest.mark.needs_kernels
+def test_a_kernel_that_is_compiled_loads_what_ties_a_child_and_no_more_of_it(tmp_path):
+    code = """
+        import sys, metal_dlpack as md
+        md.kernel("kernel void f(device float *x [[buffer(0)]]) { x[0] = 1; }")
+        print(*sorted(n for n in sys.modules if n.partition(".")[0] == "dlpack_conformance"))
+    """
+    loaded = output_of(code, SOFTMETAL_CACHE=str(tmp_path)).split()
+    assert loaded == ["dlpack_conformance", "dlpack_conformance.tied_process"]
+
+
 def test_its_old_name_is_the_same_kit():
     listed = [output_of(["-m", name, "--list"]) for name in ("dlpack_conformance", "metal_dlpack.conformance")]
     assert listed[0] == listed[1] != ""
