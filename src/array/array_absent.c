@@ -188,127 +188,44 @@ absent_set(PyObject *op, PyObject *Py_UNUSED(value), void *text)
 }
 
 #define ROW(name, text) {#name, absent_get, absent_set, NULL, (void *)("'" #name "'" text)}
-/* What NumPy and torch compute by methods of one name. */
-#define MATHS(name) \
-    ROW(name, ": it does no arithmetic; call np.asarray(a)." #name \
-              "() or a.to(torch.Tensor)." #name "(), which share its memory")
-/* ... by a function, and by a method. */
-#define FUNCTION(name) \
-    ROW(name, ": it does no arithmetic; call np." #name "(a) or a.to(torch.Tensor)." #name "(" \
-              ")")
-/* What one of them has. */
-#define OF_NUMPY(name) ROW(name, "; write np.asarray(a)." #name ", which shares its memory")
-#define OF_TORCH(name) \
-    ROW(name, "; call a.to(torch.Tensor)." #name "(), which shares its memory")
 #define ABSENT(name, instead) ROW(name, "; write " instead)
 
+/* clang-format off */
+/* What NumPy and torch compute by methods of one name; by a function, and by a method. */
+#define MATHS(X) \
+    X(all) X(any) X(argmax) X(argmin) X(argsort) X(clip) X(cumprod) X(cumsum) X(diagonal) \
+    X(dot) X(max) X(mean) X(min) X(nonzero) X(prod) X(repeat) X(round) X(sort) X(std) X(sum) \
+    X(take) X(trace) X(var)
+#define FUNCTIONS(X) \
+    X(add) X(allclose) X(ceil) X(cos) X(diag) X(divide) X(equal) X(exp) X(flip) X(floor) \
+    X(greater) X(less) X(log) X(multiply) X(outer) X(roll) X(sign) X(sin) X(sqrt) X(square) \
+    X(subtract) X(tanh) X(tril) X(triu) X(unique) X(where)
+/* What one of them has. */
+#define OF_NUMPY(X) \
+    X(argpartition) X(byteswap) X(choose) X(compress) X(conj) X(conjugate) X(dump) X(dumps) \
+    X(getfield) X(imag) X(partition) X(put) X(real) X(searchsorted) X(setfield) X(tofile)
+#define OF_TORCH(X) \
+    X(add_) X(bmm) X(chunk) X(clamp) X(clamp_) X(cross) X(div) X(div_) X(eq) X(gather) X(ge) \
+    X(gt) X(index_select) X(is_complex) X(is_floating_point) X(le) X(lt) X(masked_fill) \
+    X(masked_fill_) X(masked_select) X(mm) X(mul) X(mul_) X(ne) X(neg) X(norm) X(normal_) \
+    X(pow) X(random_) X(relu) X(scatter_) X(sigmoid) X(softmax) X(split) X(sub) X(sub_) \
+    X(topk) X(uniform_)
+/* clang-format on */
+
+#define MATH(name) \
+    ROW(name, ": it does no arithmetic; call np.asarray(a)." #name \
+              "() or a.to(torch.Tensor)." #name "(), which share its memory"),
+#define FUNCTION(name) \
+    ROW(name, ": it does no arithmetic; call np." #name "(a) or a.to(torch.Tensor)." #name "(" \
+              ")"),
+#define NUMPYS(name) ROW(name, "; write np.asarray(a)." #name ", which shares its memory"),
+#define TORCHS(name) \
+    ROW(name, "; call a.to(torch.Tensor)." #name "(), which shares its memory"),
+
 static PyGetSetDef absent_getset[] = {
-    MATHS(all),
-    MATHS(any),
-    MATHS(argmax),
-    MATHS(argmin),
-    MATHS(argsort),
-    MATHS(clip),
-    MATHS(cumprod),
-    MATHS(cumsum),
-    MATHS(diagonal),
-    MATHS(dot),
-    MATHS(max),
-    MATHS(mean),
-    MATHS(min),
-    MATHS(nonzero),
-    MATHS(prod),
-    MATHS(repeat),
-    MATHS(round),
-    MATHS(sort),
-    MATHS(std),
-    MATHS(sum),
-    MATHS(take),
-    MATHS(trace),
-    MATHS(var),
-    FUNCTION(add),
-    FUNCTION(allclose),
-    FUNCTION(ceil),
-    FUNCTION(cos),
-    FUNCTION(diag),
-    FUNCTION(divide),
-    FUNCTION(equal),
-    FUNCTION(exp),
-    FUNCTION(flip),
-    FUNCTION(floor),
-    FUNCTION(greater),
-    FUNCTION(less),
-    FUNCTION(log),
-    FUNCTION(multiply),
-    FUNCTION(outer),
-    FUNCTION(roll),
-    FUNCTION(sign),
-    FUNCTION(sin),
-    FUNCTION(sqrt),
-    FUNCTION(square),
-    FUNCTION(subtract),
-    FUNCTION(tanh),
-    FUNCTION(tril),
-    FUNCTION(triu),
-    FUNCTION(unique),
-    FUNCTION(where),
     ABSENT(get, "np.asarray(a), which shares the memory"),
     ABSENT(ptr, "a.buffer.address + a.byte_offset"),
     ABSENT(torch, "a.to(torch)"),
-    OF_NUMPY(argpartition),
-    OF_NUMPY(byteswap),
-    OF_NUMPY(choose),
-    OF_NUMPY(compress),
-    OF_NUMPY(conj),
-    OF_NUMPY(conjugate),
-    OF_NUMPY(dump),
-    OF_NUMPY(dumps),
-    OF_NUMPY(getfield),
-    OF_NUMPY(imag),
-    OF_NUMPY(partition),
-    OF_NUMPY(put),
-    OF_NUMPY(real),
-    OF_NUMPY(searchsorted),
-    OF_NUMPY(setfield),
-    OF_NUMPY(tofile),
-    OF_TORCH(add_),
-    OF_TORCH(bmm),
-    OF_TORCH(chunk),
-    OF_TORCH(clamp),
-    OF_TORCH(clamp_),
-    OF_TORCH(cross),
-    OF_TORCH(div),
-    OF_TORCH(div_),
-    OF_TORCH(eq),
-    OF_TORCH(gather),
-    OF_TORCH(ge),
-    OF_TORCH(gt),
-    OF_TORCH(index_select),
-    OF_TORCH(is_complex),
-    OF_TORCH(is_floating_point),
-    OF_TORCH(le),
-    OF_TORCH(lt),
-    OF_TORCH(masked_fill),
-    OF_TORCH(masked_fill_),
-    OF_TORCH(masked_select),
-    OF_TORCH(mm),
-    OF_TORCH(mul),
-    OF_TORCH(mul_),
-    OF_TORCH(ne),
-    OF_TORCH(neg),
-    OF_TORCH(norm),
-    OF_TORCH(normal_),
-    OF_TORCH(pow),
-    OF_TORCH(random_),
-    OF_TORCH(relu),
-    OF_TORCH(scatter_),
-    OF_TORCH(sigmoid),
-    OF_TORCH(softmax),
-    OF_TORCH(split),
-    OF_TORCH(sub),
-    OF_TORCH(sub_),
-    OF_TORCH(topk),
-    OF_TORCH(uniform_),
     ABSENT(abs, "abs(np.asarray(a)), or a.to(torch.Tensor).abs()"),
     ABSENT(backward, "a.to(torch.Tensor); an Array has no gradients"),
     ABSENT(base, "a.buffer, which every view of it has"),
@@ -372,7 +289,7 @@ static PyGetSetDef absent_getset[] = {
     ABSENT(untyped_storage, "a.buffer"),
     ABSENT(view_as, "a.reshape(b.shape)"),
     ABSENT(zero_, "a.fill(0)"),
-    MD_LAST_FACT,
+    MATHS(MATH) FUNCTIONS(FUNCTION) OF_NUMPY(NUMPYS) OF_TORCH(TORCHS) MD_LAST_FACT,
 };
 
 static PyGetSetDef device_absent[] = {
@@ -389,12 +306,6 @@ static PyGetSetDef stream_absent[] = {
     ABSENT(wait_stream, "stream.wait(other)"),
     MD_LAST_FACT,
 };
-#undef ROW
-#undef MATHS
-#undef FUNCTION
-#undef OF_NUMPY
-#undef OF_TORCH
-#undef ABSENT
 
 /* Library.from_file(path) is asked of the type, where a getter would give itself. */
 static PyObject *

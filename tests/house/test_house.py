@@ -110,6 +110,7 @@ BESIDE_FOLDERS = {
     "hostile",
     "house",
     "support",
+    "seeded",
     "c",
 }
 
@@ -132,7 +133,6 @@ LONGER_FILES = {
     "test_explain.py": 532,
     "test_files.py": 887,
     "test_kernel_arguments.py": 580,
-    "test_kernel_check.py": 730,
     "test_pool.py": 551,
     "test_pytest_plugin.py": 641,
     "test_timeline.py": 519,

@@ -5,7 +5,7 @@ import threading
 
 import numpy as np
 import pytest
-from seeded_kernels import SEEDED
+from seeded import SEEDED
 
 import metal_dlpack as md
 import softmetal
@@ -99,19 +99,20 @@ def test_a_recorder_that_fails_touches_nothing(reported, monkeypatch, name, capf
         raise RuntimeError(name)
 
     monkeypatch.setattr(recording, name, fail)
-    seeded = SEEDED[0]
-    reported(lambda: seeded.run(seeded.source(seeded.defects[0]), 2))
+    seeded = SEEDED["total"]
+    reported(lambda: seeded.run(seeded.defects[2]))
     assert "softmetal: kernel: total: one thread writes and another reads" in capfd.readouterr().err
     x = md.full((256,), 1, "float32")
     out = md.zeros(4)
-    reported(lambda: md.kernel(seeded.source())(x, out, n=256, group=64))
+    reported(lambda: seeded.kernel()(x, out, n=256, group=64))
     assert np.asarray(out).tolist() == [64] * 4
 
 
 def test_the_first_finding_is_printed_and_all_are_counted(reported, capfd):
-    seeded = SEEDED[0]
+    seeded = SEEDED["total"]
     before = softmetal.reports("kernel")
-    reported(lambda: seeded.run(seeded.source(seeded.defects[0]), 5))
+    (found,) = reported(lambda: seeded.run(seeded.defects[2], 5))["findings"]
+    assert found["launches"] == 5 <= found["times"]
     assert capfd.readouterr().err.count("softmetal: kernel: total") == 1
     assert softmetal.reports("kernel") - before == 5
 
@@ -142,8 +143,8 @@ def test_a_record_is_bounded(reported, monkeypatch):
     monkeypatch.setattr(recording, "MOST_FINDINGS", 2)
 
     def run():
-        for seeded in SEEDED[:6]:
-            seeded.run(seeded.source(seeded.defects[0]))
+        for seeded in [one for one in SEEDED.values() if one.defects][:6]:
+            seeded.run(seeded.defects[0])
 
     result = reported(run)
     records = len(recording._records)

@@ -1,72 +1,62 @@
-"""Small defects in ten right kernels: a report has each of them once, at the line of seeded_kernels.py."""
+"""Each defect of tests/seeded is found once, of its kind, at its lines; the kernel without it is silent."""
 
-from pathlib import Path
+import re
 
 import pytest
-import seeded_kernels
-from seeded_kernels import ALL, SEEDED
+from kernel_images import quickly
+from seeded import SEEDED, library_of
 
+import softmetal
 from softmetal.report import building
 
 pytestmark = [pytest.mark.needs_kernels, pytest.mark.needs_softmetal]
 
-FILE = Path(seeded_kernels.__file__)
-LAUNCHES = 2
+ALL = {
+    f"{one.name} {number}": (one, one.defects[number]) for one in SEEDED.values() for number in range(len(one.defects))
+}
+QUICK = [name for name, (_, defect) in ALL.items() if defect.is_quick]
 
 
-def line_of(seeded, defect, piece):
-    """Of seeded_kernels.py, where the kernel's line with this piece stands; of a line that was put in, what it replaced."""
-    file = FILE.read_text()
-    begin = file[: file.index(seeded.text)].count("\n") + 1
-    changed = seeded.text.replace(defect.old, defect.new)
-    (whole,) = {line for line in changed.split("\n") if piece in line}
-    lines = seeded.text.split("\n")
-    if whole in lines:
-        return begin + lines.index(whole)
-    at = seeded.text[: seeded.text.index(defect.old)].count("\n")
-    return begin + at + defect.new.partition(piece)[0].count("\n") * (piece in defect.new)
+@pytest.mark.parametrize("name", quickly(*QUICK, of=ALL))
+def test_a_defect_is_found_once_at_its_lines(name, reported, metal_settings):
+    seeded, defect = ALL[name]
+    said = []
 
+    def run():
+        metal_settings(kernel_check=1)
+        said.append(seeded.run(defect))
 
-def check(reported, seeded, defect):
-    found = reported(lambda: seeded.run(seeded.source(defect), LAUNCHES))["findings"]
-    expected = {line_of(seeded, defect, piece) for piece in defect.lines}
-    name = building.named_from(building.root(), str(FILE))
+    found = reported(run)["findings"]
+    assert said[0], "the launch has not failed"
+    assert re.search(defect.words, softmetal.last_report())
     told = [
         one
         for one in found
-        if one["kind"] == defect.kind and {access["line"] for access in one["accesses"]} == expected
+        if one["kind"] == defect.kind and sorted(each["line"] for each in one["accesses"]) == sorted(defect.lines)
     ]
-    assert len(told) == 1, [(one["kind"], one["text"], [a["line"] for a in one["accesses"]]) for one in found]
-    (one,) = told
-    assert {access["file"] for access in one["accesses"]} == {name}
-    assert one["kernels"] == [seeded.name]
-    assert one["launches"] == LAUNCHES
-    assert one["times"] >= LAUNCHES
+    assert len(told) == 1, [(one["kind"], one["text"], [each["line"] for each in one["accesses"]]) for one in found]
+    assert {each["file"] for each in told[0]["accesses"]} == {building.named_from(building.root(), str(seeded.path))}
+    assert told[0]["kernels"] == [seeded.name]
 
 
-@pytest.mark.parametrize(
-    ("seeded", "defect"), [(one, one.defects[0]) for one in SEEDED], ids=lambda one: getattr(one, "name", None)
-)
-def test_a_defect_of_each_kernel_is_reported_once_at_its_line(reported, seeded, defect):
-    check(reported, seeded, defect)
+@pytest.mark.parametrize("path", sorted({one.path for one in SEEDED.values()}), ids=lambda path: path.stem)
+def test_of_right_kernels_nothing_is_reported(path, reported):
+    kernels = {one.name: one for one in SEEDED.values() if one.path == path}
+    library = library_of(path.read_text(), path)
 
+    def run():
+        for name, seeded in kernels.items():
+            for _ in range(2):
+                given = seeded.arrays()
+                library.kernel(name)(*given, **seeded.launch)
 
-@pytest.mark.long
-@pytest.mark.parametrize(("seeded", "defect"), ALL)
-def test_every_defect_is_reported_once_at_its_line(reported, seeded, defect):
-    check(reported, seeded, defect)
-
-
-@pytest.mark.parametrize("seeded", SEEDED, ids=lambda one: one.name)
-def test_of_a_right_kernel_nothing_is_reported(reported, seeded):
-    result = reported(lambda: seeded.run(seeded.source(), LAUNCHES))
+    result = reported(run)
     assert result["findings"] == []
-    (kernel,) = result["kernels"]
-    shapes = [
-        list(one[1]) if isinstance(one[1], tuple) else [one[1]] for one in seeded.arguments if not isinstance(one, int)
-    ]
-    assert [one["shape"] for one in kernel["arguments"] if one["shape"]] == shapes
-    assert (kernel["name"], kernel["launches"], kernel["stopped"]) == (seeded.name, LAUNCHES, 0)
-    x, y, z = kernel["grid"]
-    assert kernel["threads"] == LAUNCHES * x * y * z
-    assert 0 < kernel["seconds"] < 60
+    assert {one["name"] for one in result["kernels"]} == set(kernels)
+    for one in result["kernels"]:
+        shapes = [list(given.shape) for given in kernels[one["name"]].arrays() if hasattr(given, "shape")]
+        assert [given["shape"] for given in one["arguments"] if given["shape"]] == shapes
+        assert (one["launches"], one["stopped"]) == (2, 0)
+        x, y, z = one["grid"]
+        assert one["threads"] == 2 * x * y * z
+        assert 0 < one["seconds"] < 60
