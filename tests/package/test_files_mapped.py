@@ -6,7 +6,7 @@ import signal
 
 import numpy as np
 import pytest
-from children import run_child
+from children import output_of, run_child
 from forking import exit_code_of_child
 
 import metal_dlpack as md
@@ -71,3 +71,23 @@ def test_a_forked_child_does_not_get_the_maps_that_make_a_macs_fork_slow(tmp_pat
         monkeypatch.setattr(memory, "LEAVES_CHILDREN_NOTHING", leaves_nothing)
         ends.append(end_of_a_child_that_reads(tmp_path / "a.npy", mode))
     assert ends == [0, -signal.SIGSEGV]
+
+
+def test_a_map_that_the_system_refuses_names_the_file(tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros(1 << 27))
+    code = """
+import resource, sys, metal_dlpack as md
+md.zeros(3)
+file = md.open(sys.argv[1])
+in_use = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (in_use + (1 << 26),) * 2)
+try:
+    file["arr_0"]
+except OSError as error:
+    print(error)
+"""
+    said = output_of(code, tmp_path / "a.npy")
+    assert (
+        said
+        == f"[Errno 12] open: {(1 << 30) + 128} bytes cannot be mapped (Cannot allocate memory): '{tmp_path}/a.npy'\n"
+    )

@@ -128,7 +128,11 @@ class Memory:
             limit = self.device.max_buffer_length // page * page
             extents = [(0, self._source.size)] if self._source.size <= limit else self._extents()
             self._spans = plan_spans(extents, limit)
-            pages = mmap.mmap(self._source.fd, self._source.size, access=ACCESS[self._mode])
+            try:
+                pages = mmap.mmap(self._source.fd, self._source.size, access=ACCESS[self._mode])
+            except OSError as error:
+                sentence = f"open: {self._source.size} bytes cannot be mapped ({error.strerror})"
+                raise OSError(error.errno, sentence, self._source.path) from None
             if LEAVES_CHILDREN_NOTHING:
                 _core._keep_from_children(pages)
             self._bytes = memoryview(pages)
