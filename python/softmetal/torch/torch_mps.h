@@ -1,9 +1,10 @@
 // torch_mps.h: the parts of torch's mps device over the software Metal.
 //
-//     operators.cpp   each operator is torch's own for the CPU, over the bytes of MTLBuffers
+//     call.cpp, call_results.cpp   an operator is torch's own for the CPU, over the bytes of MTLBuffers
+//     operators.cpp   those with a kernel of their own, and the table
 //     refusals.cpp    which operators those are, and what is said of the others
 //     memory.cpp      tensors' memory: the core's pool
-//     queue.cpp       the work on torch's queue: what it uses, when its bytes arrive
+//     queue.cpp, queue_uses.cpp, queue_events.cpp   the work on torch's queue: what it uses, when its bytes arrive
 //     device.cpp      what torch asks of a device: guard, hooks, random numbers
 //     functions.cpp   the functions of torch._C that a build for a Mac has
 //     shaders.cpp     a kernel of torch.mps.compile_shader: what a call binds
@@ -54,7 +55,7 @@ class Deaf {
     Deaf(const Deaf &) = delete;
 };
 
-// ---- operators.cpp ----
+// ---- call.cpp ----
 
 // Boxed kernels: torch's own for the CPU, over the same bytes, which it is lent; and for operators with a sparse tensor among their
 // arguments.
