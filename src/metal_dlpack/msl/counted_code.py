@@ -27,7 +27,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from .checked_code import COPY, split
+from .checked_code import BITS, COPY, split
 from .diagnostics import is_ours
 from .errors import CompilerError
 
@@ -65,7 +65,7 @@ _WORDS = {
 }
 #: Files of the library whose loops stand for what a GPU does at once.
 _EMULATES = {"softmetal_simdgroups.h", "softmetal_simdgroup_matrix.h", "softmetal_atomics.h", "softmetal_runtime.h"}
-_SIZES = {"half": 2, "bfloat": 2, "float": 4, "double": 8, "ptr": 8, "x86_fp80": 16, "fp128": 16}
+_SIZES = {name: bits // 8 for name, bits in BITS.items()}
 
 
 @dataclass(eq=False)
