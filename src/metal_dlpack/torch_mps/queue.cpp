@@ -36,7 +36,6 @@ namespace {
 
 constexpr std::chrono::milliseconds wait_slice(50); // between two looks for Ctrl-C
 constexpr size_t most_uses = 64;                    // of one command buffer
-constexpr size_t most_reads = 28;                   // of one use: metal.h
 constexpr size_t most_late_nbytes =
     256 << 20; // then an operator waits until the queue has come so far
 
@@ -528,11 +527,11 @@ encode(Queue &queue, const Use *written, const metal_range *read, size_t read_co
 bool
 encode_all(Queue &queue, const std::vector<Use> &written, const std::vector<metal_range> &read)
 {
-    size_t last = written.empty() ? 0 : read.size() % most_reads; // go with what is written
+    size_t last = written.empty() ? 0 : read.size() % MOST_READS; // go with what is written
     size_t first = read.size() - last;
     bool is_encoded = true;
-    for (size_t i = 0; i < first && is_encoded; i += most_reads) {
-        is_encoded = encode(queue, nullptr, &read[i], std::min(most_reads, first - i));
+    for (size_t i = 0; i < first && is_encoded; i += MOST_READS) {
+        is_encoded = encode(queue, nullptr, &read[i], std::min<size_t>(MOST_READS, first - i));
     }
     for (size_t i = 0; i < written.size() && is_encoded; i++) {
         is_encoded = encode(queue, &written[i], read.data() + first, i == 0 ? last : 0);
