@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from .errors import PROGRAM, SourceError
-from .scalars import SPELLED
+from .scalars import CLANGS
 from .tokens import Tokens
 
 #: Lines by their file and number, as the user wrote them.
@@ -103,7 +103,7 @@ def metal_names(text: str) -> str:
     if hint:  # the name is the same, and the namespace is what is missing
         return metal_names(text) + hint + _hinted(name)
     text = _NAMESPACE.sub("", text)
-    text = _SCALAR.sub(lambda found: SPELLED[found[0]], text)
+    text = _SCALAR.sub(lambda found: CLANGS[found[0]], text)
     text = _VECTOR.sub(lambda found: f"{found[1] or ''}{found[2]}{found[3]}", text)
     text = _MATRIX.sub(r"\1\2x\3", text)
     return _ALSO.sub(r"'\1'", text)

@@ -14,9 +14,7 @@ SPELLED = {
     "ptrdiff_t": "long",
     "signed char": "char",
     "unsigned": "uint",
-    "long long": "long",
-    "unsigned long long": "ulong",
     **{f"unsigned {name}": f"u{name}" for name in ("char", "short", "int", "long")},
-    "_Float16": "half",
-    "__bf16": "bfloat",
 }
+#: In clang's messages.
+CLANGS = {**SPELLED, "_Float16": "half", "__bf16": "bfloat", "long long": "long", "unsigned long long": "ulong"}
