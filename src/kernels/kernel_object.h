@@ -37,6 +37,9 @@ bool metal_type_takes(const metal_type *type, DLDataType dtype);
 /* The scalar of Metal's that holds such items: NULL for types that Metal lacks. */
 const char *metal_type_name_for(DLDataType dtype);
 
+/* `_core._metal_scalars`: the name of the element type by the scalar's.  -1 with an exception. */
+int metal_type_add_names(PyObject *module);
+
 /* ---- Python's numbers as scalars and vectors of Metal's ---- */
 
 #define KERNEL_NUMBER_MAX 32 /* bytes of a long4 */

@@ -11,20 +11,16 @@
 
 #include "python/element.h"
 #include "python/errors.h"
+#include "softmetal/metal_scalars.h"
 
-/* MTLDataType counts a scalar and its vectors of 2, 3 and 4 lanes; `matrix` is that of two
- * columns of two, the first of nine. */
 static const struct {
     const char *name;
     unsigned first, matrix;
     uint8_t code, bits;
 } scalars[] = {
-    {"float", 3, 7, kDLFloat, 32}, {"half", 16, 20, kDLFloat, 16},
-    {"int", 29, 0, kDLInt, 32},    {"uint", 33, 0, kDLUInt, 32},
-    {"short", 37, 0, kDLInt, 16},  {"ushort", 41, 0, kDLUInt, 16},
-    {"char", 45, 0, kDLInt, 8},    {"uchar", 49, 0, kDLUInt, 8},
-    {"bool", 53, 0, kDLBool, 8},   {"long", 81, 0, kDLInt, 64},
-    {"ulong", 85, 0, kDLUInt, 64}, {"bfloat", 121, 0, kDLBfloat, 16},
+#define SCALAR(name, type, matrix, code, bits) {#name, type, matrix, code, bits},
+    METAL_SCALARS(SCALAR)
+#undef SCALAR
 };
 #define SCALARS (sizeof scalars / sizeof scalars[0])
 
@@ -95,6 +91,22 @@ metal_type_takes(const metal_type *type, DLDataType dtype)
         return scalar.code == kDLFloat && scalar.bits * 2 == dtype.bits && type->lanes == 2;
     }
     return scalar.code == kDLUInt && scalar.bits == 8 && metal_type_name_for(dtype) == NULL;
+}
+
+int
+metal_type_add_names(PyObject *module)
+{
+    PyObject *names = PyDict_New();
+    int result = names == NULL ? -1 : 0;
+    for (size_t i = 0; result == 0 && i < SCALARS; i++) {
+        dtype_text text = dtype_name((DLDataType){scalars[i].code, scalars[i].bits, 1});
+        PyObject *name = PyUnicode_FromString(text.text);
+        result = name == NULL ? -1 : PyDict_SetItemString(names, scalars[i].name, name);
+        Py_XDECREF(name);
+    }
+    result = result < 0 ? -1 : PyModule_AddObjectRef(module, "_metal_scalars", names);
+    Py_XDECREF(names);
+    return result;
 }
 
 /* ---- Python's numbers as scalars and vectors ---- */

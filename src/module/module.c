@@ -118,7 +118,7 @@ core_exec(PyObject *module)
     }
     if (threads_read_variable() < 0 || layout_type_prepare(state) < 0 ||
         stream_current_prepare(state) < 0 || c_api_add_capsule(module) < 0 ||
-        softmetal_torch_add(module) < 0) {
+        softmetal_torch_add(module) < 0 || metal_type_add_names(module) < 0) {
         return -1;
     }
     stream_lost_watch();

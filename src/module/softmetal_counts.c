@@ -107,7 +107,7 @@ execution_number(const soft_counts *counts, size_t index)
     return PyLong_FromUnsignedLongLong(counts->executions[index]);
 }
 
-/* The fields of softmetal/counting/launches.py: RawCounts, in order. */
+/* The fields of softmetal/counting/raw_counts.py: _Raw, in order. */
 static PyObject *
 counts_tuple(const soft_counts *counts)
 {

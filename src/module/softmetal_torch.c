@@ -19,8 +19,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define MOST_READS 28 /* of the 31 buffers of a kernel */
-
 /* Borrowed for ever; NULL: Metal has no device. */
 static const device_record *
 torch_device(void)

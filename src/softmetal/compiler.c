@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "softmetal/metal_scalars.h"
+
 static const softmetal_compiler *current; /* atomic */
 
 void
@@ -56,15 +58,14 @@ soft_functions_add(soft_functions *functions, const char *name, unsigned type)
     return functions->count > count;
 }
 
-/* A scalar; its vectors of 2, 3 and 4 follow it in MTLDataType, that of 3 as large as that of 4. */
 static const struct scalar {
     const char *name;
     unsigned type;
     size_t nbytes;
 } scalars[] = {
-    {"float", 3, 4},  {"half", 16, 2},   {"int", 29, 4},   {"uint", 33, 4},
-    {"short", 37, 2}, {"ushort", 41, 2}, {"char", 45, 1},  {"uchar", 49, 1},
-    {"bool", 53, 1},  {"long", 81, 8},   {"ulong", 85, 8}, {"bfloat", 121, 2},
+#define SCALAR(name, type, matrix, code, bits) {#name, type, (bits) / 8},
+    METAL_SCALARS(SCALAR)
+#undef SCALAR
 };
 #define SCALAR_COUNT (sizeof scalars / sizeof scalars[0])
 

@@ -125,6 +125,7 @@ def test_a_texture_is_no_disagreement():
 def test_lines_keep_their_numbers_without_comments():
     text = 'a // b\n/* c\n d */ e "//f" \'"\' R"(/*)" \\\ng\n#line 7 "other"\nh'
     plain = signatures.without_comments(text)
+    assert [len(line) for line in plain.split("\n")] == [len(line) for line in text.split("\n")]
     assert plain.split("\n")[3:] == ["g", '#line 7 "other"', "h"]
     lines = [(file, number, line) for file, number, line, is_it in diagnostics.numbered(plain, "mine") if not is_it]
     assert lines[-2:] == [("mine", 4, "g"), ("other", 7, "h")]

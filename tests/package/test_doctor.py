@@ -14,7 +14,7 @@ import metal_dlpack as md
 from dlpack_conformance import asking
 from dlpack_conformance.asking import Child
 from metal_dlpack.__main__ import main
-from metal_dlpack.asking import doctor, probes
+from metal_dlpack.asking import doctor, frameworks, probes
 from metal_dlpack.asking.probes import Copies, Probe
 
 #: Probes that need no framework: what the doctor makes of each end.
@@ -217,15 +217,15 @@ def test_an_exchange_finds_a_copy():
 def test_probes_have_names_of_their_own():
     names = [probe.name for probe in probes.PROBES]
     assert len(set(names)) == len(names)
-    known = {framework.module for framework in doctor.FRAMEWORKS}
+    known = {framework.module for framework in doctor.FRAMEWORKS.values()}
     assert all(set(probe.modules) <= known for probe in probes.PROBES)
 
 
 def test_versions_are_found_without_an_import():
-    missing = doctor.Framework("none", "no_such_module", "no-such-module")
+    missing = frameworks.Framework("none", "no_such_module", "no-such-module")
     assert not missing.is_installed()
     assert missing.version() is None
-    assert doctor.Framework("pytest", "pytest", "pytest").version() == pytest.__version__
+    assert frameworks.Framework("pytest", "pytest", "pytest").version() == pytest.__version__
 
 
 @pytest.mark.needs_softmetal

@@ -8,8 +8,6 @@ it should be is tried once more in a child of its own, and that end counts.
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
-import importlib.util
 import os
 import sys
 import textwrap
@@ -21,7 +19,8 @@ import metal_dlpack as md
 from dlpack_conformance.asking import Child, print_answer, take_stdout
 from metal_dlpack.looking.memory_lanes import joined_groups, nbytes_text
 
-from .probes import IMPORTED, PROBES, Copies, Probe
+from .frameworks import FRAMEWORKS, entry_of
+from .probes import PROBES, Copies, Probe
 
 VERDICTS = ("shares", "copies", "cannot")
 #: The name of a probe, its verdict and the reason.
@@ -48,43 +47,6 @@ class Row:
         return {"probe": self.probe.name, **of_probe, **found}
 
 
-# ---- the frameworks ----
-
-
-@dataclass(frozen=True)
-class Framework:
-    """One framework: its name, the module that is imported, the distribution that pip installs."""
-
-    name: str
-    module: str
-    distribution: str
-
-    def is_installed(self) -> bool:
-        try:
-            return importlib.util.find_spec(self.module) is not None
-        except (ImportError, ValueError):
-            return False
-
-    def version(self) -> str | None:
-        """The installed version; None if it is not installed or does not say."""
-        if not self.is_installed():
-            return None
-        try:
-            return importlib.metadata.version(self.distribution)
-        except importlib.metadata.PackageNotFoundError:
-            return None
-
-
-FRAMEWORKS = (
-    Framework("NumPy", "numpy", "numpy"),
-    Framework("ml_dtypes", "ml_dtypes", "ml_dtypes"),
-    Framework("PyTorch", "torch", "torch"),
-    Framework("tvm-ffi", "tvm_ffi", "apache-tvm-ffi"),
-    Framework("JAX", "jax", "jax"),
-    Framework("MLX", "mlx", "mlx"),
-)
-
-
 # ---- the children ----
 
 
@@ -98,7 +60,7 @@ def main(*names: str) -> None:
 
 def run_probe(probe: Probe) -> tuple[str, str]:
     try:
-        probe.run(*(importlib.import_module(IMPORTED.get(name, name)) for name in probe.modules))
+        probe.run(*map(importlib.import_module, map(entry_of, probe.modules)))
     except Copies as copies:
         return "copies", str(copies)
     except Exception as error:  # whatever a framework raises is the answer
@@ -125,7 +87,7 @@ def ask_together(probes: list[Probe], tell: Callable[[Probe], None]) -> Iterator
 
 
 def runnable_probes() -> list[Probe]:
-    installed = {f.module for f in FRAMEWORKS if f.is_installed()}
+    installed = {f.module for f in FRAMEWORKS.values() if f.is_installed()}
     return [probe for probe in PROBES if installed.issuperset(probe.modules)]
 
 
@@ -164,7 +126,7 @@ def describe_machine() -> dict[str, Any]:
         "platform": sys.platform,
         "devices": [describe_device(device) for device in md.devices()],
         "storage_mode": md.get_storage_mode(),
-        "frameworks": [{"name": f.name, "version": f.version()} for f in FRAMEWORKS],
+        "frameworks": [{"name": f.name, "version": f.version()} for f in FRAMEWORKS.values()],
     }
 
 
@@ -250,7 +212,7 @@ def end_line(machine: dict[str, Any], rows: list[Row]) -> str:
     if not machine["devices"]:
         return "Nothing can be shared: Metal shows no device."
     if not rows:
-        packages = ", ".join(f.distribution for f in FRAMEWORKS if any(f.module in p.modules for p in PROBES))
+        packages = ", ".join(f.distribution for f in FRAMEWORKS.values() if any(f.module in p.modules for p in PROBES))
         return f"No framework to share with is installed. Install one with pip and run this again: {packages}."
     if all(row.is_as_expected for row in rows):
         return "Everything that should share memory does."

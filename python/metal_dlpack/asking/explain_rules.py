@@ -16,6 +16,8 @@ from typing import Any
 
 from metal_dlpack.sync import package_of
 
+from .frameworks import FRAMEWORKS
+
 #: DLPack's devices, and a version of another major number.
 METAL, CPU, CUDA, SECOND_CPU, NEXT_MAJOR = (8, 0), (1, 0), (2, 0), (1, 1), (2, 0)
 #: Its flags.
@@ -44,24 +46,12 @@ ELEMENT_TYPES: dict[str, frozenset[str] | None] = {
     "metal_dlpack": None,
 }
 
-#: What people call a consumer.
-NAMES = {
-    "metal_dlpack": "metal_dlpack",
-    "numpy": "NumPy",
-    "torch": "torch",
-    "mlx": "MLX",
-    "jax": "JAX",
-    "tvm": "tvm-ffi",
-}
+#: What sentences call a consumer.
+NAMES = {name: framework.name for name, framework in FRAMEWORKS.items()}
+NAMES |= {name: name for name in ("metal_dlpack", "torch")}
 
 #: The module whose from_dlpack is a consumer's, and the version whose ways the tables here tell.
-MODULES = {
-    "numpy": ("numpy", "2.4"),
-    "torch": ("torch", "2.13"),
-    "mlx": ("mlx.core", "0.32"),
-    "jax": ("jax.numpy", "0.10"),
-    "tvm": ("tvm_ffi", "0.1.15"),
-}
+MODULES = {name: (framework.entry, framework.told) for name, framework in FRAMEWORKS.items() if framework.entry}
 
 #: How a consumer asks for the tensor: keywords of __dlpack__ in order, each with the exceptions after which it
 #: tries the next.  "exchange": the C exchange API of the object's type, if it has one; the rest is for those not

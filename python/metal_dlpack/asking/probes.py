@@ -1,6 +1,6 @@
 """The doctor's probes: one function a row, which really shares, writes on one side and reads on the other.
 
-It is given the modules that it names; of JAX and MLX those of IMPORTED.
+It is given the modules that it names; of JAX and MLX those that make arrays.
 
 A probe returns None if both sides saw each other's writes, or raises: Copies with the reason if a write
 was not seen, anything else if there was nothing to see.  Each runs in a child process (doctor.py).
@@ -21,7 +21,6 @@ if sys.platform != "darwin":
 
 IS_MAC = sys.platform == "darwin"
 ITEMS = 4096
-IMPORTED = {"jax": "jax.numpy", "mlx": "mlx.core"}
 
 
 class Copies(Exception):

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from . import OURS
 from .errors import PROGRAM, SourceError
+from .scalars import CLANGS
 from .tokens import Tokens
 
 #: Lines by their file and number, as the user wrote them.
@@ -34,17 +35,6 @@ _TOKEN = re.compile(r"\w+|\s+|.")
 #: Of what differs in a line; it takes time by the square.
 _MOST_ALIGNED = 500
 
-_SCALARS = {
-    "_Float16": "half",
-    "__bf16": "bfloat",
-    "unsigned char": "uchar",
-    "signed char": "char",
-    "unsigned short": "ushort",
-    "unsigned int": "uint",
-    "unsigned long": "ulong",
-    "long long": "long",
-    "unsigned long long": "ulong",
-}
 _SCALAR = re.compile(r"\b(unsigned long long|long long|unsigned (?:char|short|int|long)|signed char|_Float16|__bf16)\b")
 _NAMESPACE = re.compile(r"\b(?:::)?(?:metal|softmetal)::(?:\w*detail::)?")
 _VECTOR = re.compile(r"\b(packed_)?vec<(\w+), ([234])>")
@@ -112,7 +102,7 @@ def metal_names(text: str) -> str:
     if hint:  # the name is the same, and the namespace is what is missing
         return metal_names(text) + hint + _hinted(name)
     text = _NAMESPACE.sub("", text)
-    text = _SCALAR.sub(lambda found: _SCALARS[found[0]], text)
+    text = _SCALAR.sub(lambda found: CLANGS[found[0]], text)
     text = _VECTOR.sub(lambda found: f"{found[1] or ''}{found[2]}{found[3]}", text)
     text = _MATRIX.sub(r"\1\2x\3", text)
     return _ALSO.sub(r"'\1'", text)

@@ -160,12 +160,12 @@ _MOST_LETTERS = 1 << 15
 
 
 def without_comments(text: str) -> str:
-    """Return the text with each comment and each joined line as white space; every line keeps its number."""
+    """Return the text with each comment and each joined line as white space; what is left keeps its place."""
     return _OF_NO_CODE.sub(_code, text)
 
 
 def _code(found: re.Match[str]) -> str:
-    return found[0] if found["comment"] is None else "\n" * found[0].count("\n") or " "
+    return found[0] if found["comment"] is None else re.sub(r"[^\n]", " ", found[0])
 
 
 @lru_cache(maxsize=16)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from metal_dlpack import _core
 from metal_dlpack.compile_errors import CompileError
+from metal_dlpack.language.scalars import SCALARS
 from metal_dlpack.language.tokens import Tokens, Unbalanced
 
 from .answers import is_cpu
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 _MLX_HEADERS = '#include <metal_stdlib>\n#include "mlx/backend/metal/kernels/utils.h"\n'
 #: The CPU's allocations of MLX lie at multiples of 8, Metal's at multiples of a page; vectors want more than 8.
 VECTOR_NBYTES = 16
-VECTORS = re.compile(r"\b(?:bool|u?char|u?short|u?int|u?long|half|float|bfloat)[234](?:x[234])?\b|\bvec\b|\balignas\b")
+VECTORS = re.compile(rf"\b(?:{'|'.join(SCALARS)})[234](?:x[234])?\b|\bvec\b|\balignas\b")
 #: What a kernel asks that counts on the size of its threadgroups, which it does not ask.
 THREADGROUPS = re.compile(r"\b(?:thread\w*_in_threadgroup|threadgroup_position_in_grid)\b")
 #: What MLX says of an array that stands for values to come.

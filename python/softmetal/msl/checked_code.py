@@ -28,7 +28,7 @@ _ACCESS = re.compile(
     r"(?P<item>i\d+|half|bfloat|float|double|ptr)\b.*, ptr (?P<address>%\S+)"
     r", align (?P<alignment>\d+)(?P<line>, !dbg !\d+)?.*"
 )
-_BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr": 64}
+BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr": 64, "x86_fp80": 128, "fp128": 128}
 _LOCAL = re.compile(r"  (%\S+) = alloca ")
 #: Where an argument's value begins, after its type and its attributes.
 _VALUE = re.compile(r"(?<!\S)(?:[%@]|(?:getelementptr|inttoptr|null|undef|poison)\b)")
@@ -77,7 +77,7 @@ def _of_odd_access(access: str, local: set[str]) -> Iterator[str]:
     found = _ACCESS.fullmatch(access)
     if found is None or found["address"] in local:
         return
-    bits = int(found["count"] or 1) * (_BITS.get(found["item"]) or int(found["item"][1:]))
+    bits = int(found["count"] or 1) * (BITS.get(found["item"]) or int(found["item"][1:]))
     nbytes = (bits + 7) // 8
     if str(nbytes) not in _SIZES:
         verb = "read" if found["read"] else "write"

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from metal_dlpack.language.diagnostics import is_ours
 from metal_dlpack.language.errors import CompilerError
 
-from .checked_code import COPY, split
+from .checked_code import BITS, COPY, split
 
 #: softmetal_kernel.h.
 WRITE, ATOMIC, READ, BRANCH = 1, 2, 4, 16
@@ -65,7 +65,7 @@ _WORDS = {
 }
 #: Files of the library whose loops stand for what a GPU does at once.
 _EMULATES = {"softmetal_simdgroups.h", "softmetal_simdgroup_matrix.h", "softmetal_atomics.h", "softmetal_runtime.h"}
-_SIZES = {"half": 2, "bfloat": 2, "float": 4, "double": 8, "ptr": 8, "x86_fp80": 16, "fp128": 16}
+_SIZES = {name: bits // 8 for name, bits in BITS.items()}
 
 
 @dataclass(eq=False)

@@ -9,46 +9,15 @@ from dataclasses import dataclass
 from metal_dlpack.language import attributes
 from metal_dlpack.language.declarations import OTHER, Declaration
 from metal_dlpack.language.diagnostics import source_error
+from metal_dlpack.language.scalars import INTEGERS, REALS, SCALARS, SPELLED
 from metal_dlpack.language.tokens import Tokens
 
 from .integers import Integers
 
 _ASKS = "is_function_constant_defined"
 _QUALIFIERS = {"constant", "const", "static", "constexpr", "inline"}
-_PLAIN_NAMES = {
-    "int8_t": "char",
-    "uint8_t": "uchar",
-    "int16_t": "short",
-    "uint16_t": "ushort",
-    "int32_t": "int",
-    "uint32_t": "uint",
-    "int64_t": "long",
-    "uint64_t": "ulong",
-    "size_t": "ulong",
-    "ptrdiff_t": "long",
-    "unsigned": "uint",
-    "unsigned int": "uint",
-    "unsigned char": "uchar",
-    "unsigned short": "ushort",
-    "unsigned long": "ulong",
-    "signed char": "char",
-    "bfloat16_t": "bfloat",
-    "float16_t": "half",
-    "float32_t": "float",
-}
-#: How the bytes of a scalar become its text: struct's letter, and what C++ calls an integer of its size.
-_SCALARS = {
-    "bool": "?",
-    "char": "b",
-    "uchar": "B",
-    "short": "h",
-    "ushort": "H",
-    "int": "i",
-    "uint": "I",
-    "long": "q",
-    "ulong": "Q",
-}
-_REALS = {"half": ("H", "ushort"), "bfloat": ("H", "ushort"), "float": ("I", "uint")}
+#: struct's letter for an integer of so many bytes.
+_LETTERS = {1: "b", 2: "h", 4: "i", 8: "q"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +59,7 @@ def refuse_unknown_type(tokens: Tokens, constant: FunctionConstant) -> None:
 
 def _has_values(constant: FunctionConstant) -> bool:
     scalar, _ = _scalar_and_count(constant.type)
-    return scalar in _SCALARS or scalar in _REALS
+    return scalar in SCALARS
 
 
 #: What the linker misses if a kernel reads a constant without a value; its index follows.
@@ -128,7 +97,7 @@ def _type(tokens: Tokens, one: Declaration, name: str) -> str:
     words = tokens.words[one.first : one.head_end]
     text = " ".join(word for word in words[: words.index(name)] if word not in _QUALIFIERS)
     text = text.removeprefix("metal :: ")
-    return _PLAIN_NAMES.get(text, text)
+    return SPELLED.get(text, text)
 
 
 def _scalar_and_count(type_name: str) -> tuple[str, int]:
@@ -137,12 +106,14 @@ def _scalar_and_count(type_name: str) -> tuple[str, int]:
 
 def _in_cpp(type_name: str, value: bytes) -> str:
     scalar, count = _scalar_and_count(type_name)
-    if scalar in _SCALARS:
-        letter = _SCALARS[scalar]
-        items = [_integer(scalar, item) for item in _unpacked(letter, count, value)]
+    letter = _LETTERS[SCALARS[scalar].itemsize]
+    if scalar in REALS:
+        bits = "ushort" if letter == "h" else "uint"
+        items = [f"__builtin_bit_cast({scalar}, {bits}({item}u))" for item in _unpacked(letter.upper(), count, value)]
     else:
-        letter, bits = _REALS[scalar]
-        items = [f"__builtin_bit_cast({scalar}, {bits}({item}u))" for item in _unpacked(letter, count, value)]
+        is_unsigned = scalar in INTEGERS and scalar.startswith("u")
+        letter = "?" if scalar == "bool" else letter.upper() if is_unsigned else letter
+        items = [_integer(scalar, item) for item in _unpacked(letter, count, value)]
     return items[0] if count == 1 else f"{type_name}({', '.join(items)})"
 
 

@@ -15,6 +15,7 @@ from metal_dlpack.language import attributes, declarations
 from metal_dlpack.language.declarations import CLASS, FUNCTION, OTHER, Declaration, every
 from metal_dlpack.language.declarators import CLASS_KEYS, SPACES
 from metal_dlpack.language.diagnostics import source_error
+from metal_dlpack.language.scalars import SCALARS
 from metal_dlpack.language.tokens import Tokens, joined
 
 from .integers import Integers
@@ -32,13 +33,11 @@ _WORDS = {
 }
 _ASM = {"asm", "__asm", "__asm__"}
 
-_INTEGERS = {"char", "uchar", "short", "ushort", "int", "uint", "long", "ulong"}
-_SCALARS = {*_INTEGERS, "bool", "half", "bfloat", "float"}
-_VECTORS = {f"{packed}{scalar}{count}" for packed in ("", "packed_") for scalar in _SCALARS for count in (2, 3, 4)}
+_VECTORS = {f"{packed}{scalar}{count}" for packed in ("", "packed_") for scalar in SCALARS for count in (2, 3, 4)}
 _FIXED = {f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 _OTHER_NAMES = {"void", "unsigned", "signed", "size_t", "ptrdiff_t", "bfloat16_t", "unsigned int", "unsigned short"}
 #: Types that a source need not declare.
-_TYPES = _SCALARS | _VECTORS | _FIXED | _OTHER_NAMES
+_TYPES = SCALARS.keys() | _VECTORS | _FIXED | _OTHER_NAMES
 
 #: What a thread is told: a number of 16 or 32 bits, or of its position a vector of them; with how many there are.
 _NUMBER = {"uint": 1, "ushort": 1, "uint32_t": 1, "uint16_t": 1, "unsigned": 1, "unsigned int": 1, "unsigned short": 1}

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from metal_dlpack.language.signatures import without_comments
 from softmetal.msl import for_softmetal
 
 from . import places
 from .recording import FindingRecord, KernelRecord, advised
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _SMALL = re.compile(r"\bmax_total_threads_per_threadgroup\s*\(\s*(\d+)\s*\)")
 _BARRIER = re.compile(r"\bthreadgroup_barrier\s*\(")
 _PAIRS = {"(": ")", "{": "}"}
@@ -25,7 +25,7 @@ def of_kernel(record: KernelRecord) -> Iterator[FindingRecord]:
 
     SOURCE https://github.com/pytorch/pytorch/issues/192802, https://github.com/KhronosGroup/MoltenVK/issues/2711
     """
-    source = _without_comments(for_softmetal.source_of_image(record.image) or "")
+    source = without_comments(for_softmetal.source_of_image(record.image) or "")
     found = re.search(rf"(?P<head>[^;{{}}]*)\b{re.escape(record.kernel.rpartition('::')[2])}\s*\(", source)
     if found is None:
         return
@@ -46,10 +46,6 @@ def of_kernel(record: KernelRecord) -> Iterator[FindingRecord]:
             f"compilers then drop the order that a threadgroup_barrier makes; declare {LANES + 1} or more"
         )
         yield _record(record, source, "small-threadgroup", text, _SMALL.pattern)
-
-
-def _without_comments(source: str) -> str:
-    return _COMMENT.sub(lambda comment: re.sub(r"[^\n]", " ", comment[0]), source)
 
 
 def _calls(body: str) -> Iterator[str]:

@@ -18,11 +18,7 @@ from metal_dlpack import _core
 Note = tuple[str, bool, int, tuple[tuple[int, int], ...]]
 
 #: By the names of md.dtype: what Metal's language calls it.
-_NAMES = {
-    **{"float32": "float", "float16": "half", "bfloat16": "bfloat", "bool": "bool"},
-    **{f"{sign}int{bits}": sign + name for sign in ("", "u") for bits, name in ((8, "char"), (16, "short"))},
-    **{f"{sign}int{bits}": sign + name for sign in ("", "u") for bits, name in ((32, "int"), (64, "long"))},
-}
+_NAMES = {kind: name for name, kind in _core._metal_scalars.items()}
 _BYTES = {"int8", "uint8"}
 #: A tensor of as many items may hold the strides of another.
 _MOST_STRIDES = 16

@@ -13,6 +13,8 @@
 #include <stdint.h>
 
 #define METAL_FOR_TORCH_CAPSULE "metal_dlpack._core._softmetal_torch"
+#define MOST_READS 28   /* of one use: of the 31 buffers of a kernel */
+#define MOST_BYTES 4096 /* of an argument. SPEC setBytes:length:atIndex: */
 
 /* Bytes of an MTLBuffer. */
 typedef struct metal_range {
@@ -33,8 +35,7 @@ typedef struct metal_parameter {
 typedef struct metal_argument {
     unsigned index;
     metal_range range; /* the kernel may touch these bytes alone; `nbytes` 0: none */
-    const void
-        *bytes; /* or NULL; else `nbytes` of the range are copied from here, at most 4096 */
+    const void *bytes; /* or NULL; else `nbytes` of the range are copied from here */
     /* For the checker, where the parameter does not say what is given: softmetal_given.  NULL: it does */
     const char *given;
     bool is_strided;
@@ -64,7 +65,7 @@ typedef struct metal_for_torch {
 
     void *(*queue_new)(void);           /* NULL: Metal gives none */
     void *(*commands_new)(void *queue); /* NULL: Metal gives none */
-    /* The operator's use of memory: at most 28 ranges are read, one (or NULL) is written.  `arrive` (or NULL: the
+    /* The operator's use of memory: MOST_READS ranges are read, one (or NULL) is written.  `arrive` (or NULL: the
      * bytes are there) is called when the GPU comes to it.  False: nothing is encoded. */
     bool (*encode_use)(void *commands, const metal_range *written, metal_arrive *arrive,
                        void *context, const metal_range *read, int read_count);

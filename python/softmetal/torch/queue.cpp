@@ -36,7 +36,6 @@ namespace {
 
 constexpr std::chrono::milliseconds wait_slice(50); // between two looks for Ctrl-C
 constexpr size_t most_uses = 64;                    // of one command buffer
-constexpr size_t most_reads = 28;                   // of one use: metal.h
 constexpr size_t most_late_nbytes =
     256 << 20; // then an operator waits until the queue has come so far
 

@@ -89,11 +89,11 @@ encode(Queue &queue, const Use *written, const metal_range *read, size_t read_co
 bool
 encode_all(Queue &queue, const std::vector<Use> &written, const std::vector<metal_range> &read)
 {
-    size_t last = written.empty() ? 0 : read.size() % most_reads; // go with what is written
+    size_t last = written.empty() ? 0 : read.size() % MOST_READS; // go with what is written
     size_t first = read.size() - last;
     bool is_encoded = true;
-    for (size_t i = 0; i < first && is_encoded; i += most_reads) {
-        is_encoded = encode(queue, nullptr, &read[i], std::min(most_reads, first - i));
+    for (size_t i = 0; i < first && is_encoded; i += MOST_READS) {
+        is_encoded = encode(queue, nullptr, &read[i], std::min<size_t>(MOST_READS, first - i));
     }
     for (size_t i = 0; i < written.size() && is_encoded; i++) {
         is_encoded = encode(queue, &written[i], read.data() + first, i == 0 ? last : 0);

@@ -13,7 +13,6 @@ namespace torch_mps {
 
 namespace {
 
-constexpr size_t most_bytes = 4096; // SPEC setBytes:length:atIndex:
 constexpr size_t most_arguments = 31;
 constexpr size_t value_nbytes = 16; // of the widest item
 
@@ -131,8 +130,8 @@ void
 Arguments::add_bytes(unsigned index, const metal_parameter &parameter, const void *bytes,
                      size_t nbytes)
 {
-    TORCH_CHECK(nbytes <= most_bytes, "argument ", index, " of ", name, " has ", nbytes,
-                " bytes, and Metal takes at most ", most_bytes,
+    TORCH_CHECK(nbytes <= MOST_BYTES, "argument ", index, " of ", name, " has ", nbytes,
+                " bytes, and Metal takes at most ", MOST_BYTES,
                 " by value; give a tensor on mps.");
     if (!parameter.is_bound) {
         return;
