@@ -129,7 +129,7 @@ def keep_resident(
     return Residency(device, tuple(buffers.values()))
 
 
-def buffers_of(given: object) -> Iterator[_core.Buffer]:
+def buffers_of(given: Any) -> Iterator[_core.Buffer]:
     """Those behind an argument, with repeats."""
     if isinstance(given, _core.Buffer):
         yield given
