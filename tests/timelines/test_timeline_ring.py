@@ -127,14 +127,17 @@ def test_a_timeline_that_is_closed_learns_no_more_lines():
 
 def test_what_began_in_another_timeline_is_not_in_it():
     long, is_over = md.zeros(1 << 20), threading.Event()
-    copies = threading.Thread(target=lambda: [long.copy() for _ in iter(is_over.is_set, True)])
+    made = []
+    copies = threading.Thread(target=lambda: [made.append(long.copy() is None) for _ in iter(is_over.is_set, True)])
     copies.start()
     begins, crossed, end = [], 0, time.monotonic() + 30
     while not (begins and crossed) and time.monotonic() < end:
         with md.timeline():  # a copy begins here, and ends in the next one
             time.sleep(0.005)
         with md.timeline() as t:
-            time.sleep(0.02)
+            enough = len(made) + 2  # one of them begins here and ends here
+            while len(made) < enough:
+                time.sleep(0.001)
         kept, _ = _core._timeline_read(t._opening)
         crossed += sum(records.raw_of(fields).submitted < t._began for fields in kept)
         begins += [event.started for event in t.events]
