@@ -34,10 +34,10 @@ void metal_type_write_name(const metal_type *type, char out[METAL_TYPE_NAME_MAX]
  * types that Metal lacks as uchar; anything where there is no scalar. */
 bool metal_type_takes(const metal_type *type, DLDataType dtype);
 
-/* The scalar of Metal's that holds such items: NULL for types that Metal lacks. */
+/* The Metal scalar that holds such items: NULL for types that Metal lacks. */
 const char *metal_type_name_for(DLDataType dtype);
 
-/* ---- Python's numbers as scalars and vectors of Metal's ---- */
+/* ---- Python's numbers as Metal scalars and vectors ---- */
 
 #define KERNEL_NUMBER_MAX 32 /* bytes of a long4 */
 
