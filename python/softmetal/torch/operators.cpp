@@ -223,7 +223,7 @@ Call::for_each_tensor(Work work) const
     }
 }
 
-// Whether the operator looks at no item, mostly as its results are views of its arguments.  Of a sparse tensor they
+// Whether the operator looks at no item, mostly as its results are views of its arguments.  For a sparse tensor they
 // are none.
 bool
 Call::only_views() const
@@ -343,7 +343,7 @@ copy_facts(const Tensor &from, const Tensor &to)
     }
 }
 
-// Of a tensor that is given twice, as out= beside an argument: torch's operators ask whether it is the same.
+// Finds a tensor that is given twice, as out= beside an argument: torch's operators ask whether it is the same.
 template <typename Pairs>
 Pair *
 find_pair(Pairs &pairs, const Tensor &ours)
@@ -702,7 +702,7 @@ Call::~Call()
     }
 }
 
-// Of the first storage that it writes.
+// Takes the first storage that it writes.
 void
 Call::show(double started)
 {
@@ -930,7 +930,7 @@ multiply_int4(const Tensor &a, const Tensor &packed, int64_t group, const Tensor
                     {a, packed.view({n, -1}).view(c10::kByte), group, scales});
 }
 
-// Of a mask of true and false, what is added.
+// Returns what a mask of true and false adds.
 std::optional<Tensor>
 added_mask(const std::optional<Tensor> &mask, const Tensor &query)
 {
