@@ -9,8 +9,8 @@ from places import ROOT
 #: The most that there may be of each form; lower it when you mend one.
 MOST = {
     r"\bWhoever\b": 0,
-    r"(?:^|[.:] )Of (?!course)[a-z]": 2,
-    r"(?:^|[.] )[Tt]hose\b": 0,
+    r"(?:^|[.:] +)Of (?!course)[a-z]": 2,
+    r"(?:^|[.] +)[Tt]hose\b": 0,
     r"\b(?:of|with|by) (?:[A-Za-z]+'s|ours|theirs)(?=[.,:;)]|$| (?:of|that|which|who|in|on|is|are|and|or|at|to|for"
     r"|from|has|have|with|by|without|whose|as|where|makes|would|may|can|cannot|tells|goes|there|here|alone)\b)": 0,
 }
@@ -23,8 +23,7 @@ IN_C = r"/\*(?s:.*?)\*/|(?m:(?:^ *//.*\n)+)|// .*"
 def sentences():
     """Yield (place, text) of each comment, docstring and paragraph, its lines joined."""
     folders = ("src", "python", "kit", "docs", "tests", "tools", "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")
-    listed = subprocess.run(["git", "ls-files", *folders], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for path in map(Path, listed.splitlines()):
+    for path in map(Path, subprocess.check_output(["git", "ls-files", *folders], cwd=ROOT, text=True).splitlines()):
         if path.suffix in (".py", ".c", ".h", ".m", ".cpp", ".md") and path.name != Path(__file__).name:
             text = (ROOT / path).read_text()
             if path.suffix == ".md":
