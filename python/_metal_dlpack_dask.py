@@ -30,7 +30,7 @@ def register(sizeof: Any) -> None:
 
 
 def bytes_of(array: Any) -> int:
-    """Of all items, a view's too, as Dask counts NumPy's: an axis of stride 0 has one."""
+    """Count the bytes of all items, a view's too, as Dask counts NumPy's: an axis of stride 0 has one."""
     return int(array[tuple(slice(1 if stride == 0 else None) for stride in array.strides)].nbytes)
 
 

@@ -53,7 +53,7 @@ class _Finder:
 def when_imported(name: str, then: Callable[[], object]) -> Callable[[], None]:
     """Call `then` once the module is imported, at once if it is; the function that is returned takes that back.
 
-    Of several calls for one module the last one counts.
+    The last call for a module counts.
     """
     if name in sys.modules:
         then()

@@ -252,12 +252,12 @@ def keeps_report(option: Any) -> bool:
 
 
 def checks_kernels(config: pytest.Config) -> bool:
-    """Whether findings are failures: by an option of ours, or as `python -m softmetal --check` says."""
+    """Whether findings are failures: by our option, or as `python -m softmetal --check` says."""
     return keeps_report(config.option) or os.environ.get(CHECK) == "report"
 
 
 def keep_report(config: pytest.Config) -> None:
-    """Of this process and those that it starts; xdist's workers are such, and so are the children of tests."""
+    """Keep the report of this process and its children, such as xdist's workers and the children of tests."""
     if is_worker(config):
         return
     try:
@@ -522,7 +522,7 @@ def judge_findings(item: pytest.Item, phase: str, outcome: Any) -> None:
 
 
 def count_findings() -> int:
-    """Of all kernels that were launched so far; torch's that nobody waits for are begun."""
+    """Count the findings of all kernels launched so far; begin torch's that nobody waits for."""
     if not reads_settings():
         return 0
     import softmetal

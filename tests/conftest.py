@@ -198,7 +198,7 @@ def jnp():
     return pytest.importorskip("jax.numpy")
 
 
-# ---- objects of Metal's that are somebody else's ----
+# ---- Metal objects that others own ----
 
 
 @pytest.fixture

@@ -62,7 +62,7 @@ def per_cent(counts: Counter) -> float:
 
 
 def examine(file: dict) -> tuple[list[str], list[str]]:
-    """Of a file: the lines that are not reached and have no reason; the marks on what is reached."""
+    """Return a file's lines that are not reached and have no reason; the marks on what is reached."""
     text = (ROOT / file["file"]).read_text()
     lines = text.splitlines()
     marks = [places for places, _, _ in marks_of(text, "unreached")]

@@ -2,7 +2,7 @@
 
     python tools/dist.py [PYTHON...]
 
-The judge of DLPack, kit/, is a wheel of its own, tried beside NumPy alone.  Of metal_dlpack the source distribution
+The judge of DLPack, kit/, is a wheel of its own, tried beside NumPy alone.  For metal_dlpack the source distribution
 comes first; each Python builds its wheel from that, and on Linux auditwheel adds libobjc to it, whose licence
 tools/libobjc_licence has put there.
 Both wheels are installed, one after the other, where nothing else is; a Python of the version that runs this also

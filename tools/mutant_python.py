@@ -58,7 +58,7 @@ def functions(text: str) -> list[Function]:
 
 
 def parts(node: ast.AST) -> Iterator[ast.AST]:
-    """It and what it is made of, but for what is left as it is.  Of an f-string ast does not know the places."""
+    """It and what it is made of, but for what is left as it is.  ast does not know the places in an f-string."""
     is_for_types = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
     if is_for_types or isinstance(node, ast.JoinedStr | ast.arg):
         return

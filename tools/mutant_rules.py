@@ -196,7 +196,7 @@ SOURCES = {
 
 
 def sources(*of: str) -> list[str]:
-    """Of these parts, or of all."""
+    """List the sources of these parts, or of all."""
     patterns = [pattern for part in of or SOURCES for pattern in SOURCES[part]]
     return [str(path.relative_to(ROOT)) for pattern in patterns for path in sorted(ROOT.glob(pattern))]
 

@@ -121,7 +121,7 @@ Line = tuple[str, str, str]  # file, function, text
 
 @cache
 def lines_in(file: str) -> dict[int, Line]:
-    """By number.  Of a file that is not ours, nothing."""
+    """Return the lines by number; none for a file that is not ours."""
     text = (ROOT / file).read_text() if (ROOT / file).is_file() else ""
     named, at, lines = functions(file, text), 0, {}
     for number, line in enumerate(text.splitlines(keepends=True), 1):
@@ -187,7 +187,7 @@ def measure(path: Path, workers: int) -> None:
 
 
 def fingerprint() -> str:
-    """Of all that a measurement depends on."""
+    """Hash all that a measurement depends on."""
     whole = sha256()
     for path in sorted(path for name in ("src", "python", "kit", "tests") for path in (ROOT / name).rglob("*.*")):
         if path.suffix in (".c", ".h", ".m", ".py"):
@@ -211,7 +211,7 @@ class Trace:
                     self.tests_of_part[tuple(line[:length])].add(name)
 
     def tests_of(self, file: str, function: str, lines: list[str]) -> tuple[set[str], set[str]]:
-        """Those that run the last of these lines that begins a block, and all that run the function."""
+        """Return the tests that run the last of these lines that begins a block, and all that run the function."""
         # Python outside of functions runs when its file is imported: for all that use the file.
         of_function = self.tests_of_part[(file, function) if function else (file,)]
         for line in reversed(lines):

@@ -161,7 +161,7 @@ def judge(mutant: Mutant, free: queue.Queue, trace: Trace, budget: float) -> Ver
 
 
 def fail_anyway(tests: set[str], runner: Runner, trace: Trace) -> set[str]:
-    """Those that fail without a mutant, as they are run here: they catch none."""
+    """Return the tests that fail without a mutant, as they are run here: they catch none."""
     runner.shop.restore()
     runner.shop.run(runner.shop.link)
     failing: set[str] = set()

@@ -76,7 +76,7 @@ def install(python: Path, *packages: str, deps: bool) -> None:
 
 
 def left_out(name: str, version: str) -> list[str]:
-    """Of the tests; tools/versions_left_out.toml has them by the version up to which they are."""
+    """List the tests to leave out; tools/versions_left_out.toml has them by the version up to which they are."""
     tables = tomllib.loads((ROOT / "tools/versions_left_out.toml").read_text()).get(name, {})
     number = tuple(map(int, version.split("+")[0].split(".")[:2]))
     return [test for last, tests in tables.items() if number <= tuple(map(int, last.split("."))) for test in tests]

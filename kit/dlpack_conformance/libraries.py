@@ -286,7 +286,7 @@ class MetalDlpack(Package):
         return self.module.asarray(memoryview(b"0123456789abcdef"))
 
     def tolist(self, array: Any) -> Any:
-        """Of an Array, or of a host view: what device="cpu" gives."""
+        """Return the items of an Array, or of a host view: what device="cpu" gives."""
         return self.module.from_dlpack(array).tolist()
 
     def is_writable(self, array: Any) -> bool:

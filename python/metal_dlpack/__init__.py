@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 _HERE = os.path.dirname(os.path.abspath(__file__))
-#: Without `bool` and `open`: `from metal_dlpack import *` hides nothing of Python's.
+#: Without `bool` and `open`: `from metal_dlpack import *` hides no Python name.
 __all__ = [name for name in vars(_core) if not name.startswith("_") and not hasattr(builtins, name)] + [
     "CompileError",
     "capture",

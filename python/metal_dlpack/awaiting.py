@@ -1,6 +1,6 @@
 """`await event` and `async with stream`, for asyncio.
 
-An event loop has one pipe, the bell.  The thread of Metal's that finishes work writes to it, without the
+An event loop has one pipe, the bell.  The Metal thread that finishes work writes to it, without the
 GIL; the loop wakes, and looks which of the awaited moments have come.  That thread closes nothing: a loop
 may still name a descriptor of a pipe that nobody waits for.
 """

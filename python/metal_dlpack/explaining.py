@@ -85,7 +85,7 @@ def name_of(code: tuple[int, int, int]) -> str:
 
 
 def facts_of_array(array: _core.Array, device: tuple[int, int], consumer: str, is_versioned: bool) -> Facts:
-    """Of an Array of ours, from its attributes: an export could copy."""
+    """Read our Array's facts from its attributes: an export could copy."""
     is_metal = device == METAL
     address = array.buffer.handle if is_metal else array.buffer.address or 0
     return Facts(
@@ -253,7 +253,7 @@ def decide(found: list[tuple[Rule, str]], copy: bool | None, copied_nbytes: int)
 
 
 def ways_out(rules: list[Rule]) -> list[Rule]:
-    """Those whose fix gets the data to the consumer: a fix of one reason must not leave another to stop it."""
+    """Return the rules whose fix gets the data to the consumer: no other reason may stop it then."""
     stopping = [rule for rule in rules if rule.outcome in ("crash", "refusal")]
     ranks = [
         max((rank for rank, name in enumerate(explain_rules.STRONGER) if name in rule.fix), default=-1)

@@ -188,7 +188,7 @@ _GUARDED = re.compile(
 )
 
 
-#: Of all included files together; a header may come in both branches of an #if, at each of its levels.
+#: The limit for all included files together; a header may come in both branches of an #if, at each of its levels.
 MOST_LETTERS = 1 << 24
 
 

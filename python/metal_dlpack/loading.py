@@ -49,7 +49,7 @@ def load(
         tensors (integers, fp8, quantised bytes) stay as they are.  Needs numpy, and ml_dtypes for bfloat16 and fp8.
         Default: as in the file.
     only : str or iterable of str, optional
-        Names of the tensors to read; ``*`` stands for any characters and ``?`` for one.  Of a model in several files
+        Names of the tensors to read; ``*`` stands for any characters and ``?`` for one.  For a model in several files
         only those that have one of them are opened.  Default: all.
     storage : {'shared', 'private', 'managed'}, optional
         Default: `get_storage_mode()`.
@@ -124,7 +124,7 @@ def chosen(file: ArrayFile, only: str | Iterable[str] | None) -> list[str]:
         if pattern in file:
             found = [pattern]
         else:
-            # translate() matches without going back; its character classes are no part of ours.
+            # translate() matches without going back; its character classes are not supported here.
             shape = re.compile(fnmatch.translate(pattern.replace("[", "[[]")))
             found = [name for name in file if shape.match(name)]
         if not found:

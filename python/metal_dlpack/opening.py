@@ -55,7 +55,7 @@ def open(
         A ValueError: the file is truncated, its header is wrong, its tensors overlap, or its format is not known; or
         it is a checkpoint of torch or a Git LFS pointer.
     OSError
-        The file cannot be opened.  Of a model in several files, each is opened when one of its tensors is asked for.
+        The file cannot be opened.  If a model has several files, each is opened when one of its tensors is asked for.
     ImportError
         ``.npy`` and ``.npz`` need numpy, ``.gguf`` needs gguf.
 

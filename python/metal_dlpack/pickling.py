@@ -87,7 +87,7 @@ def bytes_for_joblib(array: _core.Array, dense: _core.Array) -> np.ndarray[Any, 
     view = np.asarray(items_as_bytes(array, dense))  # waits for GPU work that writes these bytes
     if dense is not array:
         return view
-    # pop() itself is the callback, without a step of Python's: what Ctrl-C raised there would be lost, and the next
+    # pop() itself is the callback, without a Python step: what Ctrl-C raised there would be lost, and the next
     # Array at this address would be written as this one.
     end = weakref.ref(array, partial(_given_to_joblib.pop, id(array)))
     return _given_to_joblib.setdefault(id(array), (end, view))[1]  # of two threads that come at once, one gives it

@@ -130,7 +130,7 @@ def keep_resident(
 
 
 def buffers_of(given: Any) -> Iterator[_core.Buffer]:
-    """Those behind an argument, with repeats."""
+    """Yield the Buffers behind an argument, with repeats."""
     if isinstance(given, _core.Buffer):
         yield given
     elif isinstance(given, _core.Array):

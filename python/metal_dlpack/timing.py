@@ -86,12 +86,12 @@ class Timeline:
 
     @property
     def work(self) -> list[Work]:
-        """Those events that are work."""
+        """The events that are work."""
         return [event for event in self.events if isinstance(event, Work)]
 
     @property
     def waits(self) -> list[Wait]:
-        """Those events that are waits."""
+        """The events that are waits."""
         return [event for event in self.events if isinstance(event, Wait)]
 
     @property
@@ -185,8 +185,8 @@ def timeline(capacity: int = 65536) -> Timeline:
     Notes
     -----
     Recorded are copies, fills and kernels of this package, its waits on the GPU and on the CPU, of all threads; and,
-    where `softmetal.torch_mps()` runs them, torch's operators.  Of work that torch and MLX do on a Mac, only
-    what waits for it is seen.
+    where `softmetal.torch_mps()` runs them, torch's operators.  On a Mac the work of torch and MLX is not seen, only
+    what waits for it.
 
     Blocks may be nested, and open in several threads: each sees what all threads do.  A record costs less than a
     microsecond; while no block is open, nothing is recorded.

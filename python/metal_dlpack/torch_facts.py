@@ -2,7 +2,7 @@
 
 torch names its memory on MPS by the MTLBuffer, as DLPack does, and takes `data` as it comes.  A torch that names memory
 by its address would read and write at the address of our MTLBuffer object.  The two are told apart without a command
-on the GPU: does torch hold memory of ours as it holds its own?
+on the GPU: does torch hold our memory as it holds its own?
 
 Source: torch 2.9 to 2.15, c10::DataPtr on MPS; pytorch#190373 would make it the address.
 """

@@ -48,7 +48,7 @@ def wait_idle(timeout: float = 10.0) -> bool:
     """
     wait = _control("wait_idle")
     if (device := sys.modules.get("softmetal.torch")) is not None:
-        device.commit()  # on all of its streams; an array of MLX's that nobody evaluates runs on no machine
+        device.commit()  # on all of its streams; an MLX array that nobody evaluates runs on no machine
     return bool(wait(round(timeout * 1000)))
 
 

@@ -25,7 +25,7 @@ typedef struct strided_layout {
     int64_t strides[LAYOUT_MAX_NDIM]; /* likewise */
 } strided_layout;
 
-/* Of a tensor too: dlpack_check.h. */
+/* Used for tensors too: dlpack_check.h. */
 #define LAYOUT_TEXT_EXTENT "extent %lld of axis %lld is negative"
 
 /* One list makes the codes and the texts.  A text takes the fault's two numbers, a and b,

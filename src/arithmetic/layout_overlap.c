@@ -25,7 +25,7 @@ typedef struct equation {
     int nterms;
     uint64_t target;
     term terms[MAX_TERMS]; /* steps descending once sorted */
-    /* Of terms[k] .. terms[nterms - 1]: */
+    /* Bounds over terms[k] .. terms[nterms - 1]: */
     uint64_t reach[MAX_TERMS + 1]; /* the largest sum */
     uint64_t unit[MAX_TERMS + 1];  /* the greatest common divisor; 0 for none */
     /* from here on every multiple of unit up to reach is a sum */

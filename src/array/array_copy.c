@@ -276,7 +276,7 @@ copy_on_cpu(const char *function, array_side *dst, array_side *src, bool is_bits
     return result;
 }
 
-/* Of two sides that fit; either layout may become one of bytes. */
+/* Takes two sides that fit; either layout may become one of bytes. */
 static int
 copy_fitted(const char *function, array_side *dst, array_side *src, metal_stream *stream)
 {

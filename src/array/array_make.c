@@ -109,7 +109,7 @@ convert_place(md_state *state, const char *function, PyObject *device, PyObject 
                                 : storage_mode_convert(state, function, storage, &what->mode);
 }
 
-/* NULL and None: the dtype that `value` has, as a scalar of NumPy's and a tensor have; else
+/* NULL and None: the dtype that `value` has, as a NumPy scalar and a tensor have; else
  * that of Python's numbers.  An int beyond int64 is refused when the items are written. */
 static int
 convert_dtype(md_state *state, const char *function, PyObject *value, PyObject *dtype,

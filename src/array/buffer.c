@@ -295,7 +295,7 @@ buffer_fill(PyObject *op, PyObject *value)
     return move_bytes(op, "Buffer.fill", &move);
 }
 
-/* copy_from and copy_to: all the bytes of a bytes-like object and the first so many of ours. */
+/* copy_from and copy_to: all the bytes of a bytes-like object and the first so many here. */
 static PyObject *
 transfer(PyObject *op, const char *function, PyObject *other, bool is_upload)
 {

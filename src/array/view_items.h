@@ -33,10 +33,10 @@ void view_close(foreign_view *view);
 /* A view for as long as a memoryview lives: owned (+1); `*out` is borrowed from it. */
 PyObject *view_keep(PyObject *op, const Py_buffer **out);
 
-/* Of a view with a format.  -1 with ValueError: one that no element type has. */
+/* Takes a view with a format.  -1 with ValueError: one that no element type has. */
 int view_items_dtype(const char *function, const Py_buffer *view, DLDataType *out);
 
-/* Of an open view without suboffsets.  -1 with ValueError: the above, a stride that is no whole
+/* Takes an open view without suboffsets.  -1 with ValueError: the above, a stride that is no whole
  * number of items, or a layout that 64 bits cannot count. */
 int view_items_read(md_state *state, const char *function, const Py_buffer *view,
                     DLDataType *dtype, strided_layout *layout);

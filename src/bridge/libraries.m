@@ -110,7 +110,7 @@ bridge_library_release(bridge_library *library)
     release_object(library);
 }
 
-/* Of the other functions of a library no kernel can be made.  One that Metal makes only with the
+/* Metal makes no kernel of a library's other functions.  One that Metal makes only with the
  * values of its constants is taken for one. */
 static bool
 is_kernel(id<MTLLibrary> library, NSString *name)

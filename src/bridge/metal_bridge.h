@@ -5,7 +5,7 @@
  *          the same value.
  * Calls:   Metal.framework on macOS, src/softmetal/ elsewhere.  Never Python.
  * Threads: every function may be called from any thread, with or without the GIL, and makes
- *          its own autorelease pool, but for those that only read a number.  Those named
+ *          its own autorelease pool, but for those that only read a number.  Functions named
  *          `..._and_wait` block until the GPU is done.
  * Names:   `new` and `copy` return +1, `retain` adds 1, `release` drops 1, all else borrows.
  * Fork:    in a forked child every function that would talk to Metal fails with BRIDGE_FORKED
@@ -117,7 +117,7 @@ uint64_t bridge_device_allocated_nbytes(bridge_device *device);
 bridge_status bridge_buffer_new(bridge_device *device, size_t nbytes, bridge_storage storage,
                                 bridge_buffer **out);
 /* Called once the last retain of such a buffer is gone, a command buffer's too: the pages may
- * go.  On the thread of the last release, ours or one of Metal's.  It must not wait. */
+ * go.  On the thread of the last release, ours or a Metal thread.  It must not wait. */
 typedef void bridge_pages_done(void *context);
 /* Shared storage over the caller's own memory: whole pages, mapped until `done`.  Result as
  * above; if it is not BRIDGE_OK, `done` is never called. */
@@ -321,7 +321,7 @@ typedef struct bridge_grid {
     bool is_groups; /* `size` counts threadgroups */
 } bridge_grid;
 
-/* Every thread of a grid.  The encoder gets the kernel's name, and so do commands of ours, for Xcode,
+/* Every thread of a grid.  The encoder gets the kernel's name, and so do our commands, for Xcode,
  * Instruments and errors.  BRIDGE_NO_COMMAND: nothing was encoded. */
 bridge_status bridge_encode_kernel(bridge_commands *commands, bool is_ours,
                                    bridge_kernel *kernel, const bridge_argument *arguments,
@@ -347,12 +347,12 @@ void bridge_residency_end(bridge_residency *set);
 
 /* ---- completion ---- */
 
-/* Called once, on a thread of Metal's, when the work is complete: BRIDGE_OK, or
+/* Called once, on a Metal thread, when the work is complete: BRIDGE_OK, or
  * BRIDGE_COMMAND_FAILED with Metal's words.  It must not wait for other work.  `commands` is
  * borrowed until it returns. */
 typedef void bridge_completed(void *context, bridge_commands *commands, bridge_status status,
                               const bridge_error *error);
-/* Of commands that are complete, in seconds of Metal's clock: when the CPU began to schedule them, and when
+/* The times of complete commands, in seconds of Metal's clock: when the CPU began to schedule them, and when
  * the GPU began and ended. */
 typedef struct bridge_times {
     double scheduled, started, ended;

@@ -181,7 +181,7 @@ tile_side(int64_t run)
     return side;
 }
 
-/* Whether lines so many bytes apart share few places of the cache.  Of lines a quarter of a way
+/* Whether lines so many bytes apart share few places of the cache.  For lines a quarter of a way
  * apart it has room for 32, of 8 ways, and a side has 64. */
 static bool
 crowds(int64_t step)

@@ -62,7 +62,7 @@ check_request(ArrayObject *self, const char *format, int flags)
     return 0;
 }
 
-/* Strides in bytes.  Of contiguous items they follow from the order, whatever the axes of
+/* Strides in bytes.  With contiguous items they follow from the order, whatever the axes of
  * extent 1 say: consumers compare them.  Source: NumPy's _buffer_info_new. */
 static void
 write_byte_strides(const ArrayObject *self, bool prefers_f, int64_t *out)

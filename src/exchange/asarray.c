@@ -218,7 +218,7 @@ narrowed(PyObject *array)
     return narrow;
 }
 
-/* Of the element type that NumPy chooses: its scalars, and lists with arrays among them, which have
+/* Makes the element type that NumPy chooses: for its scalars, and lists with arrays among them, which have
  * no element type of their own. */
 static PyObject *
 array_of_numbers(md_state *state, PyObject *x, const import_request *request)

@@ -10,7 +10,7 @@ PyObject *asarray_import(md_state *state, PyObject *x, const import_request *req
 
 /* ---- asarray_numbers.c ---- */
 
-/* The kind of x's dtype, a letter of NumPy's: 'f', 'U' ...  '\0': it has none, or there is an
+/* The kind of x's dtype, a NumPy letter: 'f', 'U' ...  '\0': it has none, or there is an
  * exception. */
 char asarray_numbers_kind(PyObject *x);
 

@@ -101,7 +101,7 @@ add_item(nested_numbers *numbers, PyObject *item)
 static int
 read_item(md_state *state, PyObject *item, int depth, nested_numbers *numbers)
 {
-    /* a scalar of NumPy's has an element type, which counts if it is all there is */
+    /* a NumPy scalar has an element type, which counts if it is all there is */
     bool is_plain = element_is_number(item) && (depth > 0 || !PyObject_CheckBuffer(item));
     int is_foreign = is_plain ? 0 : is_for_numpy(state, item);
     if (is_foreign != 0) {
@@ -183,7 +183,7 @@ refuse_number(const nested_numbers *numbers, PyObject *x)
     return -1;
 }
 
-/* See element_kind_dtype.  -1 with TypeError: an item is not a number of Python's, or an int beyond
+/* See element_kind_dtype.  -1 with TypeError: an item is not a Python number, or an int beyond
  * int64, of which NumPy makes uint64, inexact floats or objects; the sentence names the type of `x`. */
 static int
 nested_numbers_dtype(const nested_numbers *numbers, PyObject *x, DLDataType *out)
@@ -228,7 +228,7 @@ refuse_item(PyObject *item)
 }
 
 /* Refuse what could be converted and is no number: texts, and NumPy's dates, which are true or
- * false; also a complex scalar of NumPy's for a real type, of which float() takes a part. */
+ * false; also a complex NumPy scalar for a real type, of which float() takes a part. */
 static int
 check_item(PyObject *item, DLDataType dtype)
 {

@@ -47,7 +47,7 @@ find_bytes(const Py_buffer *view, char **address, strided_layout *out)
     return 0;
 }
 
-/* Of a view that `owner` keeps: an Array of its bytes. */
+/* Make an Array of the bytes of a view that `owner` keeps. */
 static PyObject *
 array_of_view(md_state *state, const Py_buffer *view, PyObject *owner)
 {

@@ -12,7 +12,7 @@
 #include "arithmetic/layout.h"
 
 /* DLPACK_FAULT_...: of a foreign tensor; from _DEVICE on, its shape, strides and element type are
- * sound.  REFUSED_..., COPY_...: sound memory is refused or copied, an Array of ours on its way out
+ * sound.  REFUSED_..., COPY_...: sound memory is refused or copied, our Array on its way out
  * or CPU memory on its way in.   A text takes the fault's numbers a, b and c, in this order, as %lld. */
 #define DLPACK_FAULT_LIST(X) \
     X(DLPACK_FAULT_NONE, "no fault") \

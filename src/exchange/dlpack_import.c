@@ -63,7 +63,7 @@ import_cpu(md_state *state, foreign_tensor *foreign, const import_request *reque
 /* ---- memory of Metal ---- */
 
 /* The storage of a checked tensor, which becomes its owner.  Steals `parent`, the storage of the
- * handle if it is one of ours.  NULL with an exception. */
+ * handle if we made it.  NULL with an exception. */
 /* SPEC import-keeps */
 static metal_storage *
 wrap(md_state *state, foreign_tensor *foreign, metal_storage *parent)
@@ -114,7 +114,7 @@ import_metal(md_state *state, foreign_tensor *foreign)
 /* ---- the rest of what was asked ---- */
 
 /* Order GPU work; copy to another device, or where the producer did not make the copy that was
- * asked for.  `foreign` is NULL for an Array of ours.  Steals `op`, which may be NULL. */
+ * asked for.  `foreign` is NULL for our Array.  Steals `op`, which may be NULL. */
 /* SPEC import-copy-true, import-copy-false */
 static PyObject *
 finish_metal(md_state *state, PyObject *op, const foreign_tensor *foreign,

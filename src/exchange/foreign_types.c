@@ -328,7 +328,7 @@ may_take(const struct PyGetSetDef *gradient, PyObject *op, const DLTensor *tenso
     return tensor->dtype.code != kDLComplex; /* which may be conjugated */
 }
 
-/* Of an opened tensor of torch's: refuse one whose memory is not its value, and find what keeps the
+/* Refuse an opened torch tensor whose memory is not its value.  Else find what keeps the
  * memory: untyped_storage(), which is `method`. */
 static int
 examine_torchs(md_state *state, PyObject *op, const struct PyMethodDef *method,

@@ -60,7 +60,7 @@ typedef struct host_bytes {
     bool is_readonly, is_honest;
 } host_bytes;
 
-/* The storage of ours that already holds the bytes: +1.  NULL: none does. */
+/* Our storage that already holds the bytes: +1.  NULL: none does. */
 static metal_storage *
 find_parent(const host_bytes *bytes, const device_record *device)
 {

@@ -5,7 +5,7 @@
  *          torch::mps::get_command_buffer, get_dispatch_queue and commit, dispatch_sync_f and
  *          dispatch_retain, all found by dlsym: nothing here links to torch.  metal_bridge.h to
  *          encode, and for the autorelease pool that torch's functions need.
- * Streams: each of torch's has a dispatch queue and a command queue.  Until 2.14 the three
+ * Streams: each torch stream has a dispatch queue and a command queue.  Until 2.14 the three
  *          functions are about the default stream, from 2.15 on about the one of 33 that is
  *          current on the thread that calls them.
  * Source:  torch/include/torch/mps.h, ATen/mps/MPSStream.h;

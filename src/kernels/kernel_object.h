@@ -7,8 +7,8 @@
 #define MD_KERNEL_OBJECT_H
 
 #include "arithmetic/dtype.h"
-#include "metal/devices.h"
 #include "bridge/metal_bridge.h"
+#include "metal/devices.h"
 #include "python/state.h"
 
 /* ---- metal_type.c: what a parameter points at, as an element type; Source: MTLArgument.h MTLDataType ---- */
@@ -34,13 +34,13 @@ void metal_type_write_name(const metal_type *type, char out[METAL_TYPE_NAME_MAX]
  * types that Metal lacks as uchar; anything where there is no scalar. */
 bool metal_type_takes(const metal_type *type, DLDataType dtype);
 
-/* The scalar of Metal's that holds such items: NULL for types that Metal lacks. */
+/* The Metal scalar that holds such items: NULL for types that Metal lacks. */
 const char *metal_type_name_for(DLDataType dtype);
 
 /* `_core._metal_scalars`: the name of the element type by the scalar's.  -1 with an exception. */
 int metal_type_add_names(PyObject *module);
 
-/* ---- Python's numbers as scalars and vectors of Metal's ---- */
+/* ---- Python's numbers as Metal scalars and vectors ---- */
 
 #define KERNEL_NUMBER_MAX 32 /* bytes of a long4 */
 

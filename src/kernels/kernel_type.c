@@ -232,7 +232,7 @@ set_parameter(kernel_parameter *parameter, const bridge_parameter *facts, PyObje
     return is_ready ? 0 : -1;
 }
 
-/* Of what is bound in the constant address space; Metal's reflection does not name the space.  Source:
+/* The alignment of arguments in the constant address space; Metal's reflection does not name the space.  Source:
  * Metal Feature Set Tables, "minimum constant buffer offset alignment" of Apple's GPUs. */
 #define CONSTANT_ALIGNMENT 4
 

@@ -5,9 +5,9 @@
  *          is alive; a reference to each that is used as plain memory, from storage_new_memory to
  *          storage_free_memory; a list of the read-only storages whose handle or address was given
  *          away.
- * Why:     a tensor that comes back from another framework names a buffer of ours.  Found here,
- *          its handle needs no proof and no message.  Foreign CPU memory may be a view of an
- *          MTLBuffer of ours: work on a second MTLBuffer over the same bytes would be unknown to
+ * Why:     a tensor that comes back from another framework names our buffer.  Found here,
+ *          its handle needs no proof and no message.  Foreign CPU memory may be a view of one of
+ *          our MTLBuffers: work on a second MTLBuffer over the same bytes would be unknown to
  *          those who wait for the first.  torch and others drop DLPack's READ_ONLY flag; that the
  *          memory is read-only is known here.
  * Threads: any, without the GIL; one short lock, which no callback runs under.  When nothing is
@@ -23,7 +23,7 @@
 void lookup_add(metal_storage *storage);
 void lookup_remove(metal_storage *storage); /* before its handle is released */
 
-/* The storage of a handle, retained (+1), if it is one of ours and still alive; else NULL.
+/* The storage of a handle, retained (+1), if it is ours and still alive; else NULL.
  * Does not look behind the handle. */
 metal_storage *lookup_handle(const void *handle);
 

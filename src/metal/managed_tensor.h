@@ -19,7 +19,7 @@
 void *managed_new(metal_storage *storage, int ndim, bool versioned, uint64_t flags,
                   DLTensor **tensor);
 
-/* Give a tensor of ours to the function of an exchange table, which makes `*out` of it.  False
+/* Give our tensor to the function of an exchange table, which makes `*out` of it.  False
  * where it makes none; the tensor is deleted then, once, whether `take` has done so or not. */
 bool managed_hand_over(DLManagedTensorVersioned *managed,
                        DLPackManagedTensorToPyObjectNoSync take, void **out);

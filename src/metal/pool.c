@@ -117,7 +117,7 @@ push(device_pool *pool, size_class *where, metal_storage *storage)
     count_cached(pool, storage, 1);
 }
 
-/* Of a class that holds the storage; returns it. */
+/* Take the storage from its class, which holds it, and return it. */
 static metal_storage *
 pop(device_pool *pool, size_class *where, metal_storage *storage)
 {

@@ -96,7 +96,7 @@ staging_flush_items(const staged_range *range, const strided_layout *layout,
 
 /* ---- bytes in and out ---- */
 
-/* Of three, which one: read to `out`, write `bytes`, or write `value` everywhere. */
+/* One of three transfers: read to `out`, write `bytes`, or write `value` everywhere. */
 typedef struct transfer {
     void *out;
     const void *bytes;

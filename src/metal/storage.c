@@ -136,7 +136,7 @@ storage_new(const device_record *device, size_t nbytes, bridge_storage mode,
     return *out != NULL ? BRIDGE_OK : make_new_or_empty_the_cache(device, nbytes, mode, out);
 }
 
-/* Over a buffer that `parent`, a storage of ours, keeps: stolen, whatever happens. */
+/* Over a buffer that `parent`, our storage, keeps: stolen, whatever happens. */
 static bridge_status
 wrap_parent(metal_storage *parent, size_t nbytes, const storage_owner *owner,
             metal_storage **out)

@@ -22,7 +22,7 @@ metal_storage *storage_reuse(const device_record *device, size_t nbytes, bridge_
  * call. */
 bridge_status storage_new(const device_record *device, size_t nbytes, bridge_storage mode,
                           metal_storage **out);
-/* Over an existing MTLBuffer.  `owner` is taken only on BRIDGE_OK.  `parent`: a storage of ours
+/* Over an existing MTLBuffer.  `owner` is taken only on BRIDGE_OK.  `parent`: our storage
  * with this handle, which it keeps, so that all storages of a buffer know of each other's work;
  * stolen, whatever happens.  NULL: the buffer is foreign, and retained. */
 bridge_status storage_wrap_buffer(bridge_buffer *buffer, metal_storage *parent,

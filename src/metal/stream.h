@@ -80,8 +80,8 @@ stream_has_reached(const metal_stream *stream, uint64_t value)
  * nothing is ever done: false at once. */
 bool stream_wait(metal_stream *stream, uint64_t value, uint64_t timeout_ns);
 
-/* Write one byte to the descriptor, once, when the work of `value` is done: on a thread of
- * Metal's, after stream_has_reached says so.  `*is_reached`: it is done already, and nothing is
+/* Write one byte to the descriptor, once, when the work of `value` is done: on a Metal thread,
+ * after stream_has_reached says so.  `*is_reached`: it is done already, and nothing is
  * written.  The descriptor does not block, and is open until stream_silence. */
 bridge_status stream_ring(metal_stream *stream, uint64_t value, int descriptor,
                           bool *is_reached);

@@ -5,7 +5,7 @@
  * Threads: any, with or without the GIL.
  * Rule:    the work never fails and never waits because of it: a record for which there is no room
  *          takes the place of the oldest.
- * Cost:    while none is open, one load.
+ * Cost:    while none is open, one memory read.
  */
 #ifndef MD_TIMELINE_H
 #define MD_TIMELINE_H
@@ -21,7 +21,7 @@ typedef enum {
     TIMELINE_KERNEL,
     TIMELINE_MARK,      /* an empty piece: its value is all that it is for */
     TIMELINE_WAIT,      /* an empty piece that waits: what comes behind it does too */
-    TIMELINE_OPERATOR,  /* of torch's, on the software Metal */
+    TIMELINE_OPERATOR,  /* torch's, on the software Metal */
     TIMELINE_GPU_WAITS, /* what a piece waits for: not a piece itself */
     TIMELINE_CPU_WAITS, /* a thread that waits for the GPU */
 } timeline_kind;

@@ -44,7 +44,7 @@
 /* The CPU is about to read or write the bytes of a buffer. */
 #define WATCH_HOST_ACCESS(buffer, offset_bytes, nbytes, is_written) \
     WATCH(softmetal_host_access(buffer, offset_bytes, nbytes, is_written))
-/* The thread has seen, in memory of ours, that the work of this value is over. */
+/* The thread has seen, in our memory, that the work of this value is over. */
 #define WATCH_REACHED(event, value) WATCH(softmetal_host_reached(event, value))
 /* A handler leaves what it knows about the work on a buffer; whoever looks that up afterwards
  * learns it. */
@@ -52,7 +52,7 @@
 /* Nobody uses the buffer any more: Metal holds no reference to it. */
 #define WATCH_FREE(buffer) WATCH(softmetal_host_frees(buffer))
 #define WATCH_LOOK_UP(buffer) WATCH(softmetal_host_acquire(buffer))
-/* No work of ours is in flight, so none on this buffer; NULL: there is none. */
+/* None of our work is in flight, so none on this buffer; NULL: there is none. */
 #define WATCH_QUIET(buffer) ((buffer) != NULL ? WATCH(softmetal_host_acquire(buffer)) : (void)0)
 
 #endif /* MD_TRACKING_WATCH_H */

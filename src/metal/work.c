@@ -486,7 +486,7 @@ work_wait_storage(metal_stream *stream, metal_storage *storage)
     if (storage->handle == NULL || tracking_is_quiet(storage->handle)) {
         return BRIDGE_OK;
     }
-    /* Whoever uses the stream may write: the wait counts as a write. */
+    /* A user of the stream may write: the wait counts as a write. */
     lock_take(LOCK_TRACKING);
     stream_mark marks[TRACKING_MARKS];
     int count = tracking_list_locked(storage->handle, true, stream, true, marks);

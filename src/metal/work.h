@@ -5,7 +5,7 @@
  *          it.
  * Calls:   metal_bridge.h to encode, tracking.h for what must come before, storage.h.
  * Threads: any, without the GIL.  Submitting can block while the queue is full; it never waits
- *          for work that is in flight: the GPU does.  Clean-up runs on a thread of Metal's.
+ *          for work that is in flight: the GPU does.  Clean-up runs on a Metal thread.
  * Rule:    a piece of work that fails does not stop those that wait for it; its stream keeps
  *          the error.
  */

@@ -158,7 +158,7 @@ place_bytes(place *self, const char *address, int ndim, const int64_t *shape,
     return 0;
 }
 
-/* Of an open view. */
+/* Read an open view. */
 static int
 place_view(place *self)
 {
@@ -172,7 +172,7 @@ place_view(place *self)
                        (const int64_t *)memory->strides, memory->itemsize);
 }
 
-/* Of what NumPy reads by __array_interface__: its items as plain bytes, for NumPy exports no dates by
+/* Read what has __array_interface__, its items as plain bytes: NumPy exports no dates by
  * the buffer protocol. */
 static int
 place_interface(PyObject *op, place *self)

@@ -1,7 +1,7 @@
 /* softmetal_torch.c: gives metal_dlpack/torch_mps its table; nothing on a Mac.
  *
- * Calls:   metal_bridge.h and storage.h, as any library beside ours would use Metal: its queue is no
- *          stream of ours, and what it does is ordered with our work as torch's is on a Mac.
+ * Calls:   metal_bridge.h and storage.h, as any library beside ours would use Metal: its queue is not
+ *          our stream, and what it does is ordered with our work as torch's is on a Mac.
  * Threads: any, without the GIL.
  */
 #include "module/module.h"

@@ -1,6 +1,6 @@
 /* wired.c: buffers that stay wired for the GPU, for metal_dlpack/residency.py.
  *
- * Owns:    a set of Metal's and its buffers' storages, in a capsule; whichever comes first of _residency_end and
+ * Owns:    a Metal set and its buffers' storages, in a capsule; whichever comes first of _residency_end and
  *          the capsule's end lets go of both.
  * Calls:   metal_bridge.h.
  * Threads: the GIL is held; released while Metal wires, which takes seconds for a large model.  Two calls with one

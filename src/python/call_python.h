@@ -7,7 +7,7 @@
 
 #include "python/state.h"
 
-/* X(C name, module, function): every function of Python of ours that C calls, and
+/* X(C name, module, function): every Python function that our C calls, and
  * the only place where C names one.  ARCHITECTURE.md draws these arrows. */
 #define CALL_PYTHON_LIST(X) \
     X(CALL_AWAIT_ENTER, "metal_dlpack.awaiting", "enter") \

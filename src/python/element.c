@@ -181,7 +181,7 @@ pack_real(int bits, double value, char *bytes)
 }
 
 /* An integer as a double that rounds to fewer bits as the integer itself would: rounded to odd.
- * Of the two doubles that it lies between, take the one whose last bit is 1. */
+ * Take the one of the two neighbouring doubles whose last bit is 1. */
 static double
 odd_double(PyObject *integer)
 {

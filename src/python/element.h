@@ -17,7 +17,7 @@ element_is_number(PyObject *op)
 
 /* What Python's numbers are, in the order in which one gives way to the next. */
 typedef enum element_kind {
-    ELEMENT_NONE, /* no number of Python's, or an int beyond int64 */
+    ELEMENT_NONE, /* no Python number, or an int beyond int64 */
     ELEMENT_BOOL,
     ELEMENT_INT,
     ELEMENT_FLOAT,

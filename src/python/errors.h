@@ -9,8 +9,8 @@
 #define MD_ERRORS_H
 
 #include "arithmetic/layout.h"
-#include "metal/devices.h"
 #include "bridge/metal_bridge.h"
+#include "metal/devices.h"
 #include "python/state.h"
 
 /* Makes the classes into `state`.  0, or -1 with an exception set. */

@@ -13,8 +13,8 @@
 
 #include "metal/timeline.h"
 
-/* Note for this thread's next record which line calls: the first that is the user's.  Of
- * the interpreter that has opened the timeline; never fails. */
+/* Note for this thread's next record which line calls: the first that is the user's.
+ * The lines are those of the interpreter that has opened the timeline; never fails. */
 void place_note_now(void);
 
 static inline void

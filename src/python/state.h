@@ -86,7 +86,7 @@ typedef struct foreign_type {
     /* the C function of torch's untyped_storage(); static; NULL: it has none */
     const struct PyMethodDef *untyped_storage;
     bool speaks_metal_stream; /* it has __metal_stream__ */
-    bool is_torchs;           /* a class of torch's is among its bases */
+    bool is_torchs;           /* a torch class is among its bases */
     bool has_torch_queue;     /* torch's queues wait for us and we for them: torch.h */
     /* owned: what to call before its Metal tensor is read; NULL: nothing */
     PyObject *sync;
@@ -233,7 +233,7 @@ state_of_module(PyObject *module)
     return (md_state *)PyModule_GetState(module);
 }
 
-/* The state of the interpreter that calls, for C functions that get no Python object of ours.
+/* The state of the interpreter that calls, for C functions that get none of our Python objects.
  * Borrowed; NULL with ImportError. */
 md_state *state_of_interpreter(void);
 

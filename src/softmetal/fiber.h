@@ -20,7 +20,7 @@
 
 #define SOFT_FIBER_STACK_NBYTES (256 * 1024)
 
-/* Of every function that switches, or calls one that does.  The sanitizers know the OS thread's
+/* Mark every function that switches, or calls one that does.  The sanitizers know the OS thread's
  * stack alone, and count the calls and returns on it: whoever may be left for good is not theirs. */
 #if defined(__clang__)
 #define SOFT_ON_FIBER __attribute__((disable_sanitizer_instrumentation))

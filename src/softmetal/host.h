@@ -91,7 +91,7 @@ soft_monotonic_wait(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t deadli
 
 /* ---- arrays ---- */
 
-/* Room for one item more in an array of realloc's.  False: there is no memory, and it is as it was. */
+/* Room for one item more in an array from realloc.  False: there is no memory, and it is as it was. */
 static inline bool
 soft_grow(void **array, size_t count, size_t *capacity, size_t item_nbytes)
 {

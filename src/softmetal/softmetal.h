@@ -48,8 +48,8 @@ typedef void softmetal_kernel(void *const *arguments, const size_t grid[3]);
  * are 256 already. */
 int softmetal_register_kernel(const char *name, softmetal_kernel *run, unsigned written);
 
-/* Of what was bound last at this index of an id<MTLComputeCommandEncoder>, a kernel is to touch
- * `nbytes`, of which `before` lie before the offset, and no more.  Metal has no such call: the checker
+/* Say what a kernel is to touch of the buffer bound last at this index of an encoder:
+ * `nbytes` bytes, of which `before` lie before the offset, and no more.  Metal has no such call: the checker
  * looks. */
 void softmetal_note_view(const void *encoder, unsigned index, size_t before, size_t nbytes);
 
@@ -60,14 +60,14 @@ typedef struct softmetal_given {
         *text; /* how a finding ends: "as int, and ..."; of it at most 240 bytes are kept */
     bool
         is_strided; /* its items lie in another order, or apart; else they are of another type */
-    /* Of items apart: the axes, how many steps of how many bytes, the widest step first, each wider than
-     * all within it; a use of the gaps is told.  0: any use is. */
+    /* The axes of items that lie apart: how many steps of how many bytes, the widest
+     * first, each wider than all within it; a use of the gaps is told.  0: any use is. */
     int axes;
     const size_t (*steps)[2];
     size_t item_nbytes;
 } softmetal_given;
 
-/* Of the kernel that was encoded last on this id<MTLCommandBuffer>: the checker tells it where the kernel
+/* Say what the kernel encoded last on this id<MTLCommandBuffer> was given: the checker tells it where the kernel
  * first uses the argument.  Nothing, if the kernel is not a checked one.  Before it is committed. */
 void softmetal_host_gave(const void *commands, const softmetal_given *given);
 
@@ -93,8 +93,8 @@ void softmetal_host_access(const void *buffer, size_t offset_bytes, size_t nbyte
 /* The calling thread knows by means of its own (a counter, a condition) that an MTLSharedEvent
  * has had this value. */
 void softmetal_host_reached(const void *event, uint64_t value);
-/* Whoever encodes on this id<MTLCommandBuffer> commits it when it likes: what was encoded last counts
- * as begun from now on, not from the commit on.  Before it is committed. */
+/* Call before commit: what was encoded last on this id<MTLCommandBuffer> counts as begun now,
+ * since others may commit it at any time. */
 void softmetal_host_encoded(const void *commands);
 /* An MTLBuffer that no command buffer keeps is about to be given to somebody else: all its uses are
  * over. */

@@ -257,7 +257,7 @@ device_richcompare(PyObject *a, PyObject *b, int op)
     return answer;
 }
 
-/* Of the name, which the device equals. */
+/* Hash the name, which the device equals. */
 static Py_hash_t
 device_hash(PyObject *op)
 {

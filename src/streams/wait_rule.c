@@ -62,9 +62,9 @@ wait_rule_for_moment(md_state *state, const char *function, metal_storage *stora
     return wait_rule_for_gpu(state, function, storage, order);
 }
 
-/* ---- copies and fills of ours ---- */
+/* ---- our copies and fills ---- */
 
-/* Can nobody but calls of ours, which wait, see the bytes? */
+/* Can nobody but our calls, which wait, see the bytes? */
 static bool
 is_out_of_sight(metal_storage *storage)
 {

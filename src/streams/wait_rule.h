@@ -16,7 +16,7 @@
  *     kernels of the user's            any         nobody: kernel_launch.c has what holds for
  *                                                  tensors of other frameworks
  *
- * Cost:    when nothing is in flight, one load.
+ * Cost:    when nothing is in flight, one memory read.
  * Calls:   waiting.h to wait on the CPU, work.h to wait on the GPU.
  * Threads: the GIL is held; released while submitting and waiting.
  * Failure: -1 with MetalError, or with what a signal handler raised.

@@ -15,7 +15,7 @@ typedef struct {
     long long itemsize, alignment; /* for Python */
 } DtypeObject;
 
-/* What `op`, a dtype of ours, stands for. */
+/* What `op`, our dtype, stands for. */
 static inline DLDataType
 dtype_of(PyObject *op)
 {

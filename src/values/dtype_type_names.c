@@ -81,7 +81,7 @@ name_by_dotted(PyObject *text, DLDataType *out)
     return name_by(dot == NULL ? dotted : dot + 1, out);
 }
 
-/* A letter of NumPy's, its dtype.char. */
+/* A NumPy letter, its dtype.char. */
 static naming
 name_by_letter(char letter, DLDataType *out)
 {
@@ -119,7 +119,7 @@ name_by_typestr(const char *text, DLDataType *out)
     return found == NAMING_TYPE && is_big && dtype_itemsize(*out) > 1 ? NAMING_SWAPPED : found;
 }
 
-/* A name as it is printed: ours, with a package before it, or a code of NumPy's. */
+/* A name as it is printed: ours, with a package before it, or a NumPy code. */
 static naming
 name_by_text(PyObject *value, DLDataType *out)
 {
@@ -197,7 +197,7 @@ name_by_printed(PyObject *value, DLDataType *out)
     return found;
 }
 
-/* Of other packages: scalar types and dtypes. */
+/* Name the scalar types and dtypes of other packages. */
 static naming
 name_by_foreign(PyObject *value, DLDataType *out)
 {

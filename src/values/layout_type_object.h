@@ -25,7 +25,7 @@ PyObject *layout_tuple(const int64_t *values, int count);
 /* Tuples that are kept once they have been asked for. */
 enum { KNOWN_SHAPE, KNOWN_STRIDES, KNOWN_STRIDES_IN_BYTES, KNOWN_STRIDE_ORDER, KNOWN_COUNT };
 
-/* Bits of `answers`: set once the fact is known.  Of a yes-or-no fact the bit 16 places up is
+/* Bits of `answers`: set once the fact is known.  For a yes-or-no fact the bit 16 places up is
  * the answer. */
 enum {
     ANSWER_CONTIGUOUS_C = 1 << 0,

@@ -42,7 +42,7 @@ def said(call, *operands):
 
 
 def unlike(pattern, calls):
-    """Those that do not say so: (name, operands, what they say)."""
+    """Return the calls that do not say so: (name, operands, what they say)."""
     said_by = [(name, operands, said(call, *operands)) for name, call, operands in calls]
     return [each for each in said_by if not re.search(pattern, each[2])]
 

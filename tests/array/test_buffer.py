@@ -222,7 +222,7 @@ def test_threads_that_close_one_buffer_wait_for_its_work_and_none_is_refused(liv
 
 
 class Owner:
-    """Of a Buffer made by its handle."""
+    """Owns a Buffer made by its handle."""
 
 
 def test_from_handle_is_the_same_buffer_and_keeps_its_owner(live_buffers):

@@ -33,7 +33,7 @@ class FromBuffer:
         is_shared = wanted.size > 0 and md.shares_memory(self.array, wanted)
         ours = [step * self.array.itemsize for step in self.array.strides]
         pairs = zip(self.array.shape, ours, wanted.strides, strict=True)
-        #: those of the memory; where it was copied, and where no step is taken, those that were asked for
+        #: the memory's strides; where it was copied, and where no step is taken, the ones that were asked for
         self.strides = tuple(step if is_shared and extent > 1 else asked for extent, step, asked in pairs)
 
     shape = property(lambda self: self.array.shape)
@@ -71,7 +71,7 @@ def suite():
     return module
 
 
-#: Those that compare with NumPy's arrays.
+#: Tests that compare with NumPy's arrays.
 CASES = [
     "test_ndarray_random",
     "test_ndarray_random_invalid",

@@ -117,7 +117,7 @@ find_race(const soft_race_record *use)
     return NULL;
 }
 
-/* Of a pass, in any byte: a use that conflicts with a write, or with a read. */
+/* Find in a pass, in any byte, a use that conflicts with a write, or with a read. */
 static bool
 is_left_of(int component, uint64_t number, bool is_written)
 {

@@ -1,7 +1,7 @@
 /* short_python.c: lets one of Python's allocations fail.
  *
  * short_python_install(code): hooks the allocators.  `code` is any address in the extension.
- * short_python_call(call, n): call(), whose n-th allocation (from 1) gives NULL.  Those count that
+ * short_python_call(call, n): call(), whose n-th allocation (from 1) gives NULL.  Only allocations count that
  * the extension's C code asks for by a call of the C API, and none of the interpreter's loop:
  * CPython 3.11 to 3.13 has places there that do not survive (a dict's iterator, a function).
  * short_python_has_failed(): did that call have so many?

@@ -255,7 +255,7 @@ look(int buffer)
     tracking_release_marks(marks, count);
 }
 
-/* Of those of its stream that are not cleaned up: the first, as they are cleaned up in order. */
+/* Return the stream's first piece that is not cleaned up: they are cleaned up in order. */
 static piece *
 first_of_stream(piece *work)
 {
@@ -305,7 +305,7 @@ finish_all(void)
         report(&streams[i]);
         CHECK(streams[i].refs == 0);
     }
-    /* Of work that was not handed over, though it names a buffer twice, nothing is left either. */
+    /* Work that was not handed over leaves nothing either, though it names a buffer twice. */
     CHECK(tracking_reserve_locked(handle_of(0)));
     tracking_unreserve_locked(handle_of(0));
     tracking_unreserve_locked(handle_of(0));

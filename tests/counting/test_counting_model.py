@@ -19,7 +19,7 @@ GROUPS = (1, 7, 32, 33, 96, 250)
 
 
 def expression(chance, depth=2):
-    """Of i, the thread, l, its place in the threadgroup, and j, the round of the loop; in C, which Python reads too."""
+    """Make an expression of i, the thread, l, its place in the threadgroup, and j, the loop's round; C and Python read it."""
     if depth == 0 or chance.random() < 0.2:
         return chance.choice(["i", "l", "j", str(chance.randrange(40))])
     left, right = expression(chance, depth - 1), expression(chance, depth - 1)

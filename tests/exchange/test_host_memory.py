@@ -299,7 +299,7 @@ def test_what_is_longer_than_a_buffer_is_refused_with_both_lengths():
     assert long in said
 
 
-# ---- memory of ours that comes back: test_peers.py has every road ----
+# ---- our memory that comes back: test_peers.py has every road ----
 
 
 @pytest.mark.parametrize("take", [md.asarray, md.from_dlpack])

@@ -55,7 +55,7 @@ def find(name: str):
     if library not in LARGE and not has_module(library):
         pytest.skip(f"{library} is not installed")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an import's are no matter of ours
+        warnings.simplefilter("ignore")  # an import's do not concern us
         return pkgutil.resolve_name(name)
 
 
@@ -129,7 +129,7 @@ def a_kernel_of_taichi(place):
 
 
 def a_session_of_onnxruntime(place):
-    """Of a model that adds `x` to itself."""
+    """Make a session of a model that adds `x` to itself."""
     onnx, helper = find("onnx"), find("onnx.helper")
     x, y = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", "m"]) for name in "xy")
     graph = helper.make_graph([helper.make_node("Add", ["x", "x"], ["y"])], "twice", [x], [y])

@@ -200,7 +200,7 @@ def test_mlx_reads_the_host_view(mx, live_buffers, subtests):
 
 
 def first_address(x):
-    """Where an mx.array lies; nothing of MLX's is kept."""
+    """Where an mx.array lies; no MLX object is kept."""
     library("mlx").eval(x)
     return numpys_place(np.array(x, copy=False))
 

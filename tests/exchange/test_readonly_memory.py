@@ -33,7 +33,7 @@ class Forgetful:
 
 
 def of_file(tmp_path):
-    """Of a file that is long enough to be mapped."""
+    """Read a file that is long enough to be mapped."""
     np.save(tmp_path / "x.npy", np.tile(np.frombuffer(DATA, "uint8"), 1000))
     return md.open(tmp_path / "x.npy")["arr_0"][:64]
 

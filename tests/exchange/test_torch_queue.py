@@ -76,7 +76,7 @@ class TorchQueue:
         self.commands[number] = None
 
     def fill(self, handle, value, nbytes):
-        """An operation of torch's: encoded, and not committed."""
+        """A torch operation: encoded, and not committed."""
         with pool():
             encode_fill(self.open(self.current()), handle, value, nbytes)
 
@@ -118,7 +118,7 @@ def torch_queue(torch, library, monkeypatch):
 
 @contextlib.contextmanager
 def torch_held(torch_queue, number):
-    """What a stream of torch's is given from now on waits for the end of the block."""
+    """What a torch stream is given from now on waits for the end of the block."""
     with gate() as event:
         with pool():
             send(torch_queue.open(number), "encodeWaitForEvent:value:", event, 1, result=None)

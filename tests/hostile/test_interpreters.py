@@ -204,7 +204,7 @@ def test_many_interpreters_work_at_once():
 
 @pytest.mark.needs_softmetal
 def test_a_timeline_s_lines_are_those_of_one_interpreter():
-    """Of the first that has one.  Its code goes with its last timeline, not with another's; records stay without a line."""
+    """The first that has one gives them.  Its code goes with its last timeline; records stay without a line."""
     out = child("""
         import weakref
         import metal_dlpack as md

@@ -104,7 +104,7 @@ def test_a_cycle_through_an_owner_is_collected(live_buffers):
 
 
 class Owner:
-    """Of a part of an arena."""
+    """Owns a part of an arena."""
 
 
 def kernel_of_two():
@@ -157,7 +157,7 @@ def test_work_keeps_each_owner_of_a_buffer_that_it_uses(use, is_foreign, take, l
             gc.collect()
             assert src_owner() is not None and dst_owner() is not None
         stream.synchronize()
-        md.from_dlpack(md.zeros(1))  # lets go of what was let go on a thread of Metal's
+        md.from_dlpack(md.zeros(1))  # lets go of what was let go on a Metal thread
         assert src_owner() is None and dst_owner() is None
     Producer._kept.clear()
 

@@ -93,7 +93,7 @@ def test_metal_may_refuse_the_others(part):
 
 # ---- the software Metal's own ----
 
-#: Of short_softmetal_child.py.
+#: The scenes of short_softmetal_child.py.
 SCENES = ["devices", "streams", "strided_copies", "kernels", "wrapped_memory"]
 
 

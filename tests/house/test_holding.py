@@ -44,7 +44,7 @@ def functions(text):
 
 
 def those_that_run_anything(bodies):
-    """The functions of ours that reach one of CPython's that can run any code."""
+    """Our functions that reach a CPython function that can run any code."""
     calls = {name: set(CALL.findall(body)) for name, body in bodies.items()}
     found = {name for name, called in calls.items() if any(RUNS_ANYTHING.fullmatch(one) for one in called)}
     while more := {name for name, called in calls.items() if name not in found and called & found}:

@@ -217,7 +217,7 @@ def test_a_name_is_one_file():
 
 
 def lengths_in_python(text):
-    """Of each function, without its docstring."""
+    """Yield each function's length, without its docstring."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             words = node.body[0] if ast.get_docstring(node) is not None else None
@@ -225,7 +225,7 @@ def lengths_in_python(text):
 
 
 def lengths_in_c(text):
-    """Of each function that begins in the first column, also in C++ and Objective-C: its last line of words names it."""
+    """Yield the length of each function that begins in the first column, also in C++ and Objective-C."""
     start, name = None, ""
     for number, line in enumerate(text.splitlines(), 1):
         if start is None and line == "{":

@@ -125,7 +125,7 @@ def test_a_wheel_is_stripped_and_keeps_the_names_of_functions(sdist, wheel, tmp_
     assert wheel.stat().st_size < 1_000_000
 
 
-#: A test of somebody's, who has unpacked the wheel: pytest finds its plugin there.
+#: The test of a user who has unpacked the wheel: pytest finds its plugin there.
 UNPACKED = """
 from pathlib import Path
 import dlpack_conformance

@@ -16,7 +16,7 @@ PAGES = pages()
 #: Module of `page_names.MODULES`, or of an import: the marker.
 MARKERS = {"jax": "jax", "mlx": "mlx", "numpy": "numpy", "torch": "torch", "tvm_ffi": "tvm", "ml_dtypes": "ml_dtypes"}
 MARKS = ("", "not run", "run by", "needs", "printed", "timeline")
-#: Of these nothing is run: pictures, output, commands.
+#: Blocks that are not run: pictures, output, commands.
 WORDS = ("", "text", "sh", "console")
 
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.needs_no_sanitizer
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 WHEELS = PROJECT["tool"]["cibuildwheel"]
-#: Of a wheel that carries libobjc.
+#: The licence of a wheel that carries libobjc.
 BOTH = "Apache-2.0 AND GPL-3.0-or-later WITH GCC-exception-3.1"
 ITS_FILES = ["LICENSE", "LICENSE.libobjc", "LICENSE.libobjc-exception"]
 ADDRESS = "https://example.org/owner/metal_dlpack"

@@ -58,7 +58,7 @@ def queue(foreign_queue):
 
 
 def test_there_are_as_many_recipes_as_are_run_here():
-    assert len(all_recipes(SYNCHRONISATION)) == 7 + 6  # those of the pictures: tests/house/test_pages.py
+    assert len(all_recipes(SYNCHRONISATION)) == 7 + 6  # the pictures' recipes: tests/house/test_pages.py
     assert len(all_recipes("metal_stream.md")) == 2
 
 

@@ -112,7 +112,7 @@ def test_time_tells_of_a_failure(library, settings):
 
 
 class Tensor:
-    """Of a framework with a queue of its own, which cannot wait on the GPU for others."""
+    """A tensor of a framework with a queue of its own, which cannot wait on the GPU for others."""
 
     def __init__(self, array):
         self.array = array

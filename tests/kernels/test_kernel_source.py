@@ -29,7 +29,7 @@ def folder(tmp_path):
 
 
 def lines_of(text):
-    """What a compiler sees, without directives: (file, line, text), where every #if of ours is true the first time."""
+    """What a compiler sees, without directives: (file, line, text), where each of our #ifs is true the first time."""
     file, number, seen, defined, skipped, found = "program_source", 0, [], set(), 0, []
     for line in text.splitlines():
         number += 1

@@ -202,7 +202,7 @@ def blocks(kind, rows, columns, seed=0):
     return packed, quants.dequantize(packed, kind)
 
 
-#: Those whose numbers are one product, and so exact; in the others a minimum is subtracted.
+#: True: its numbers are one product, and so exact; in the others a minimum is subtracted.
 KINDS = {"Q4_0": True, "Q8_0": True, "Q6_K": True, "Q5_0": True, "Q3_K": True, "IQ4_NL": True}
 KINDS |= {"Q4_1": False, "Q5_1": False, "Q2_K": False, "Q4_K": False, "Q5_K": False}
 

@@ -13,7 +13,7 @@ import metal_dlpack as md
 
 pytestmark = pytest.mark.mac
 
-#: One command of Metal's that is longer than 32 bits can say; the software Metal needs no such length.
+#: One Metal command that is longer than 32 bits can say; the software Metal needs no such length.
 LARGE = 4 * 2**30 + 4 if IS_MAC else 2**20 + 4
 
 

@@ -21,7 +21,7 @@ TURNS = 20_000
 
 @pytest.mark.needs_kernels
 def test_a_pieces_times_increase_on_one_clock():
-    """Submitted by our clock, then scheduled, started and ended by Metal's; then we see that it is done by ours."""
+    """Submitted by our clock; scheduled, started and ended by Metal's clock; seen to be done by our clock."""
     spin, a, s = md.kernel(SOURCE), md.ones(1024), md.Stream(label="s")
     with md.timeline() as t:
         for _ in range(20):

@@ -43,7 +43,7 @@ class DeviceKernel(ctypes.Structure):
 
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory):
-    """Of units of 1, 2, 4, 8 and 16 bytes."""
+    """Compile the kernels for units of 1, 2, 4, 8 and 16 bytes."""
     path = compile_copy(tmp_path_factory.mktemp("kernel") / "libcopy.so", "-O1", "-shared", "-fPIC")
     return (DeviceKernel * 5).in_dll(ctypes.CDLL(str(path)), "copy_kernels")
 

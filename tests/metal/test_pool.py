@@ -311,7 +311,7 @@ def test_memory_in_use_by_the_gpu_is_not_reused():
         del dst, src
         other = md.empty(MIB, storage="private")
         assert delta(before, md.memory_stats()["private"])["hits"] == 0, "the copy is still running"
-        assert softmetal.wait_idle()  # the copy lets go on a thread of Metal's
+        assert softmetal.wait_idle()  # the copy lets go on a Metal thread
     finally:
         softmetal.configure(latency_us=None)
     assert md.memory_stats()["private"]["cached_buffers"] == 2
@@ -513,7 +513,7 @@ print(*round_trip(sys.argv[1]))
 
 @pytest.fixture(scope="module")
 def libmlx(tmp_path_factory):
-    """A library of the name of MLX's on a Mac, with nothing in it."""
+    """An empty library with the name that MLX's has on a Mac."""
     path = tmp_path_factory.mktemp("mlx") / "libmlx.so"  # the emulator's compiler makes a program of another suffix
     command = [*os.environ.get("CC", "cc").split(), "-shared", "-x", "c", os.devnull, "-o", path]
     subprocess.run(command, check=True)

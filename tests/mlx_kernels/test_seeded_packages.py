@@ -17,7 +17,7 @@ mark = pytest.mark
 pytestmark = [mark.long, mark.needs_softmetal, mark.needs_kernels, mark.needs_mlx, mark.needs_no_sanitizer]
 
 PACKAGES = ("mlx-lm", "mlx-vlm", "mlx-audio")
-#: Of mlx_calls.py: most kernels with barriers, some without; small.
+#: From mlx_calls.py: most kernels with barriers, some without; small.
 CASES = (
     "mlx_lm.kernels: expert_routing",
     "mlx_lm.kernels: post_expert_norm_combine float32",

@@ -17,7 +17,7 @@ import softmetal
 pytestmark = [getattr(pytest.mark, f"needs_{what}") for what in ("softmetal", "torch", "no_sanitizer", "glibc")]
 
 #: Call: allocations by malloc, those from Python.  None of these calls sends a message to Metal.  call_costs_child.py
-#: makes what they name: a, b and private, x of NumPy, t of torch over memory of ours, a stream and an event.
+#: makes what they name: a, b and private, x of NumPy, t of torch over our memory, a stream and an event.
 QUIET = {
     "a.__dlpack__()": (1, 1),
     "a.__dlpack__(max_version=(1, 3))": (1, 1),
@@ -39,7 +39,7 @@ QUIET = {
     "event.query()": (0, 0),
 }
 
-#: Of each command: made, handed over, never waited for.
+#: What each command costs: made, handed over, never waited for.
 COMMAND = {
     "commandBuffer": 1,
     "endEncoding": 1,

@@ -319,7 +319,7 @@ late = Late()
 @pytest.mark.needs_glibc
 @pytest.mark.needs_no_sanitizer
 def test_memory_that_others_allocated_is_freed_by_numpy_s_own_allocator():
-    """Memory of malloc's that begins on a page, above an array of ours."""
+    """Memory from malloc that begins on a page, above our array."""
     malloc, nbytes = ctypes.CDLL(None), 64 << 20
     first, second = ctypes.c_void_p(), ctypes.c_void_p()
     assert malloc.posix_memalign(ctypes.byref(first), mmap.PAGESIZE, nbytes) == 0

@@ -265,7 +265,7 @@ def test_a_directory_above_that_others_may_change_is_refused(tmp_path, monkeypat
     harm(above)
     if refusal:
         assert above not in refused(refusal).parents
-        assert is_made or not list(above.iterdir())  # nothing of root's is left in somebody's home
+        assert is_made or not list(above.iterdir())  # no file of root is left in a user's home
     else:
         assert stored().parent == above / "named/metal_dlpack/kernels"
 
@@ -289,7 +289,7 @@ def test_a_group_is_this_users_own_if_it_has_the_users_name_and_no_other_members
 
 
 def test_a_symlink_above_is_followed_once(place, tmp_path, monkeypatch):
-    """Whoever owns it may turn it after the check: the path in use has no symlink."""
+    """Its owner may turn it after the check: the path in use has no symlink."""
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     monkeypatch.setenv("SOFTMETAL_CACHE", str(tmp_path / "link"))
@@ -548,7 +548,7 @@ def test_a_killed_process_leaves_a_folder_with_the_name_that_is_removed_later(pl
 # ---- what is not ours ----
 
 
-#: Files of a user's, all older than any of ours, in the folder that SOFTMETAL_CACHE names and in ours too.
+#: A user's files, all older than our files, in the folder that SOFTMETAL_CACHE names and in ours too.
 USERS_FILES = [
     "thesis.tex",
     "photos.tar",

@@ -156,7 +156,7 @@ def test_what_is_missed_after_a_word_is_missed_after_the_same_word():
     ("f(x);" + "x = 1; " * 2000 + "y = 1;", "g(x, 1);" + "x = 1; " * 2000 + "y = 1;", "1;", "1;"),
 ])  # fmt: skip
 def test_a_column_is_that_of_the_same_word_or_of_what_stands_for_it(written, translated, at, shown):
-    """Of equal words the one among the same neighbours, wherever the translator has put such words before it."""
+    """The equal word among the same neighbours counts, wherever the translator has put such words before it."""
     column = diagnostics.column_in(written, translated, translated.rindex(at) + 1)
     assert column == written.rindex(shown) + 1
 

@@ -111,7 +111,7 @@ def test_lines_of_ours_are_no_lines_of_the_users(monkeypatch):
 
 
 def places_that_ask(path):
-    """Of each access of a checked image: the address of the instruction in its soft_site."""
+    """Find each access of a checked image: the address of the instruction in its soft_site."""
     with path.open("rb") as file:
         elf = elffile.ELFFile(file)
         sites = elf.get_section_by_name("softmetal_sites")

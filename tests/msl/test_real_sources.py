@@ -110,7 +110,7 @@ def ggml(file):
 
 
 def assert_nearly_all(translations):
-    """Of all instantiations; the message lists each that clang refuses, with the first line of what it says."""
+    """Check all instantiations; the message lists each that clang refuses, with the first line of what it says."""
     counts, refused = {}, []
     for name, translation in translations.items():
         found = type_checks.refused(translation, list(translation.kernels))
@@ -256,7 +256,7 @@ def ordered(text, folders):
 
 
 def test_the_order_of_a_call_is_the_compilers():
-    """Of templates, host names, constants, and what macros make."""
+    """Templates, host names, constants, and what macros make keep it."""
     folders = kernel_sources.ggml_folders()
     texts = [(folders[0] / f"{name}.metal").read_text() for name in ("mul_mv", "norm", "rope")]
     assert sum(ordered(text, folders) for text in texts) > 280

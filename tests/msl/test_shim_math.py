@@ -6,7 +6,7 @@ from kernel_images import quickly
 
 pytestmark = pytest.mark.needs_numpy
 
-#: Of the four that kernels are allowed, a function alone may take two.
+#: Kernels are allowed four; one function alone may take two.
 ULP = 2
 EDGES = np.array(
     [0, 0.25, 0.5, 1, 1.5, 2, 2.5, 3, 10, 88.5, 89, 1e-20, 1e20, 65504, 65520, 2**23 + 1, 3.4e38, 1e-45, 1e-38, np.inf],

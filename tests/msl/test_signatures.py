@@ -117,7 +117,7 @@ def test_where_the_text_does_not_show_the_signature_the_indices_order(text):
 
 
 def test_a_texture_is_no_disagreement():
-    """Whoever makes the kernel refuses it, by what it is."""
+    """The maker of the kernel refuses it, by what it is."""
     text = PLAIN.replace(") {}", ", texture2d<float> picture [[texture(0)]]) {}")
     assert names_of(text, [("picture", "", 0), *listed()]) == "out x n picture"
 

@@ -31,7 +31,7 @@ from softmetal.msl import child
 child._environment = lambda: dict(os.environ)
 child.run([sys.executable, os.environ["PIDS"] + "/hangs.py"], "")
 """
-#: What starts a child of ours: arguments of Python.
+#: What starts our child: arguments of Python.
 STARTS = {
     "doctor": ["-m", "metal_dlpack"],
     "doctor, as JSON": ["-m", "metal_dlpack", "--json"],

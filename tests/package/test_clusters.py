@@ -68,7 +68,7 @@ def test_sys_getsizeof_counts_what_a_buffer_made_until_it_is_closed():
 
 @st.composite
 def views(draw):
-    """Of the same items ours and NumPy's."""
+    """Make our view and NumPy's of the same items."""
     shape = draw(st.lists(st.integers(0, 4), max_size=3))
     array = md.zeros(shape, "int16")
     for act in draw(st.lists(st.sampled_from(["slice", "broadcast", "transpose"]), max_size=3)):
@@ -237,7 +237,7 @@ def spill(dask_worker):
 
 
 def store(dask_worker):
-    """Of a worker: how many objects it has in memory and on disk, and the bytes that it counts."""
+    """Return how many objects a worker has in memory and on disk, and the bytes that it counts."""
     data = dask_worker.data
     return len(data.fast), len(data.slow), data.fast.total_weight
 

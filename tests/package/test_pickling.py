@@ -60,7 +60,7 @@ def out_of_band(array):
 
 @st.composite
 def any_arrays(draw):
-    """Of any type and storage, and any view of it."""
+    """Make an Array of any type and storage, and any view of it."""
     shape = tuple(draw(st.lists(st.integers(0, 4), max_size=4)))
     dtype = md.dtype(draw(st.sampled_from(NAMES)) + draw(st.sampled_from(["", "", "x2"])))
     if dtype.bits * dtype.lanes % 8:  # views begin on a byte

@@ -33,7 +33,7 @@ def race():
     array.tolist()
 """
 
-#: Of all plugins that are installed only this one, by the name of its entry point: the others take seconds to import.
+#: Only this plugin, by the name of its entry point: the others that are installed take seconds to import.
 ALONE = ["-p", "metal_dlpack", "-p", "no:cacheprovider"]
 #: Beside the tests, or pytest would take the settings of a folder above: tests/conftest.py's, where that is ours.
 INI = "[pytest]\n"
@@ -91,7 +91,7 @@ def results(tmp_path_factory):
 
 @pytest.fixture
 def result(request, results):
-    """Of its file: the words of pytest's summary by the name of the test, and what was said; and all that was said."""
+    """Return its test's words in pytest's summary, what was said there, and all that its file said."""
     name, (whole, reports) = request.function.__name__, results
     outcomes = {}
     for word, test in re.findall(rf"^([A-Z]+) {name}\.py::([\w:\[\]]+)", whole, re.MULTILINE):

@@ -61,7 +61,7 @@ def test_items_of_every_kind_are_printed(subtests):
 
 @st.composite
 def numpy_arrays(draw):
-    """Arrays of NumPy's of any of its numeric types, and views of them."""
+    """NumPy arrays of any numeric type, and views of them."""
     shape, seed = draw(PRINTED_SHAPES), draw(st.integers(0, 2**32 - 1))
     chance = np.random.default_rng(seed)
     name = draw(st.sampled_from(INTEGERS + FLOATS))
@@ -257,7 +257,7 @@ def test_long_work_in_flight_is_said_and_not_waited_for(subtests):
 
 @pytest.mark.parametrize("looks_through_the_queue", [False, True])
 def test_failed_work_is_said_and_stays_to_be_raised(settings, looks_through_the_queue):
-    """Of the array, or of the queue that would copy the items of private memory."""
+    """The array's own failure, or one in the queue that would copy the items of private memory."""
     written, private = md.zeros(3), md.zeros(3, storage="private")
     array, stream = (private, private.device.default_stream) if looks_through_the_queue else (written, md.Stream())
     settings(fail="commit@1=8")

@@ -164,7 +164,7 @@ def test_nothing_is_imported_before_it_is_wanted(environment, options, what):
     ],
 )  # fmt: skip
 def test_without_torch_or_the_package_python_goes_on_or_says_why(tmp_path, torch, package, end):
-    """As in a build of pip's, which takes site-packages off the path of a Python that has started."""
+    """As in a pip build, which takes site-packages off the path of a Python that has started."""
     (tmp_path / "program.py").write_text("import torch\nimport sys\nprint(torch.x, file=sys.stderr)")
     for name, text in {"torch": torch, "softmetal": package}.items():
         if text is not None:

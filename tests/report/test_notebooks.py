@@ -43,7 +43,7 @@ def ran(kind, cells, **environment):
 
 @pytest.mark.parametrize("kind", ["files", "names"])
 def test_a_finding_has_the_name_of_its_cell(tmp_path, kind):
-    """Of two cells with the text the last one's, whose number changes when it runs again."""
+    """The last of two cells with the text names it, and its number changes when it runs again."""
     launch = (
         "with contextlib.suppress(md.MetalError):\n    x = md.zeros(8)\n    md.kernel(SOURCE)(x, n=8)\n    x.tolist()"
     )

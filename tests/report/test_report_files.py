@@ -23,7 +23,7 @@ KINDS = set(json.loads((PACKAGE / "schema.json").read_text())["$defs"]["finding"
 
 @pytest.fixture
 def report(reported):
-    """Of a defect of each kernel, one of them silenced, and a silence that is not needed."""
+    """A report with a defect of each kernel, one of them silenced, and a silence that is not needed."""
     silences.read("total:11 seen\nnone:1 not needed\n", "b.txt")
 
     chosen = [one for one in SEEDED.values() if len(one.defects) > 1]

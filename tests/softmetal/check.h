@@ -73,7 +73,7 @@ static const struct block_descriptor plain_descriptor = {0, sizeof(struct block)
 #define BLOCK(function, context_) \
     (&(struct block){NULL, 0, 0, (void (*)(void))(function), &plain_descriptor, context_})
 
-/* Of the case's pool. */
+/* Return the device, held by the case's pool. */
 static inline id<MTLDevice>
 open_device(void)
 {

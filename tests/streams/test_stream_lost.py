@@ -42,7 +42,7 @@ def failing(settings):
 
 
 def until(holds):
-    """A finished command buffer is cleaned up after on a thread of Metal's."""
+    """A finished command buffer is cleaned up after on a Metal thread."""
     deadline = time.monotonic() + 5
     while not holds() and time.monotonic() < deadline:
         time.sleep(0.001)

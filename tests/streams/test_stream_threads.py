@@ -19,7 +19,7 @@ import softmetal
 pytestmark = pytest.mark.needs_softmetal
 SECONDS = float(os.environ.get("METAL_DLPACK_SECONDS", "1" if SANITIZER else "0.5"))
 THREADS, STREAMS, ITEMS = 8, 4, 2048
-#: Of each thread, however busy the machine is.
+#: The fewest steps of each thread, however busy the machine is.
 FEWEST_STEPS = 12
 
 

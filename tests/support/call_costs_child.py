@@ -42,7 +42,7 @@ class Counters:
         self.text = ctypes.create_string_buffer(8192)
 
     def costs(self, call, kept):
-        """Of one call; each kind is counted in a call of its own, as the counters ask for memory themselves."""
+        """Count what one call costs, each kind in a call of its own, as the counters ask for memory themselves."""
 
         def make():
             kept.append(call())

@@ -62,7 +62,7 @@ def open_capsule(capsule):
 def delete_on_raw_threads(tensors):
     """What a consumer does with tensors that it has taken: each on a thread of its own, without thread state or GIL.
 
-    The GIL is held here all the while: a deleter of ours that wanted it would never return.
+    The GIL is held here all the while: our deleter that wanted it would never return.
     """
     libc, threads = ctypes.PyDLL(None), []
     for opened in tensors:

@@ -1,6 +1,6 @@
 """How each public name is called, for tests that let something fail inside of the call.
 
-CALLS has a list of calls for each name of public_surface.surface().  Those that need arguments are written down, the
+CALLS has a list of calls for each name of public_surface.surface().  Calls with arguments are written down, the
 others are found by looking.  A call may be made any number of times, and leaves nothing behind.
 """
 

@@ -1,4 +1,4 @@
-"""A plugin of pytest's: torch with a fault in its exchange, for the questions about torch that a Mac is asked.
+"""A pytest plugin: torch with a fault in its exchange, for the questions about torch that a Mac is asked.
 
 FAULT says which: "takes copies", "takes copies of matrices", "gives copies", "refuses", "no GPU", "missing".
 """

@@ -177,7 +177,7 @@ FILES = (
         "/sarif-2.1/schema/sarif-schema-2.1.0.json",
         "c3b4bb2d6093897483348925aaa73af03b3e3f4bd4ca38cef26dcb4212a2682e",
     ),
-    # Of the suite the newest that could be had. A newer one needs its digest here, and a look at the causes in its test.
+    # The suite's newest version at hand. A newer one needs its digest here, and a look at the causes in its test.
     File(
         "pytorch-2.12.1",
         "https://raw.githubusercontent.com/pytorch/pytorch/v2.12.1/test/test_mps.py",

@@ -62,7 +62,7 @@ def growth(call, kept, warm_up, trips):
 def left_by(call, kept=(), *, warm_up=50, trips=400):
     """By how much the totals and the references to `kept`, our types and the constants grew; None if not each time."""
     kept = (*kept, *_core._types(), None, NotImplemented, False, True)
-    for _ in range(3):  # again where it grew: a cache may have filled, also a thread's of malloc's
+    for _ in range(3):  # again where it grew: a cache may have filled, also malloc's for a thread
         grown, references = growth(call, kept, warm_up, trips)
         if max(*grown, *map(abs, references)) <= trips // 2:
             return None

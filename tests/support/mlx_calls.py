@@ -1,7 +1,7 @@
 """How MLX's packages launch their kernels: the table of mlx_packages.py.
 
 A case calls a function of a package with shapes that its models have, made small, and gives (what it returned, what a
-reference returns, tolerance).  The reference is the package's own way without Metal, operations of MLX's, or None.
+reference returns, tolerance).  The reference is the package's own way without Metal, MLX operations, or None.
 """
 
 import contextlib
@@ -143,7 +143,7 @@ def gated(dk, dv, steps, is_vector, dtype=mx.float32, hk=2, hv=4, batch=2):
     return q, k, randn(batch, steps, hv, dv, dtype=dtype), g, beta, randn(batch, hv, dv, dk)
 
 
-#: Of two sequences of five steps.
+#: The mask of two sequences of five steps.
 MASK = mx.array([[True] * 5, [True, True, False, True, False]])
 
 
@@ -270,7 +270,7 @@ def divergence(loss, q, p):
 
 
 def divergence_backwards(kernel, more):
-    """Of two arrays of logits, with as many more inputs of one number for each row."""
+    """Compare two arrays of logits, with as many more inputs of one number for each row."""
     return kernel(
         inputs=[randn(2, 3, 1500), randn(2, 3, 1500), *(randn(2, 3) for _ in range(more))],
         template=[("T", mx.float32), ("V", 1500)],
@@ -968,7 +968,7 @@ def quantizing(m, dtype):
         # the projection of what is left is summed in another order, so that a sign near 0 may differ
         signs_expected = by_operations(m, codec.quantize, x)
         differing = m._unpack_lowbit(signs, 1, dim) != m._unpack_lowbit(signs_expected[3], 1, dim)
-        # those of Hadamard's rotation are projected by the dense one's matrix: they are of something else
+        # Hadamard's rotation is projected by the dense one's matrix here: its numbers are of something else
         got += [norms, indices, differing.sum() <= (2 * dim if codec.mse_codec.use_rht else 2)]
         expected += [*signs_expected[:2], mx.array(True)]
     return got, expected

@@ -136,7 +136,7 @@ class Sites:
 
 
 def largest_difference(got, expected):
-    """Of the items of two trees of arrays, relative to the largest item expected, or to 1."""
+    """Return the largest difference between items of two trees, relative to the largest item expected, or to 1."""
     import mlx.core as mx
     import numpy as np
     from mlx.utils import tree_flatten

@@ -27,7 +27,7 @@ TYPES = tuple(_core._types())
 STEPS = {"import": 53, "Array._repr_html_": 5, "Device._repr_html_": 5}
 #: Calls that are left out, by what fails.  The import makes types, which Python has to survive.
 LEFT_OUT = {"metal": {"softmetal.configure"}, "python": {"import"} if BREAKS_TYPES else set()}
-#: A call that needs more allocations than this is not one of ours.
+#: A call that needs more allocations than this is not ours.
 MOST = 3000
 #: What Metal may refuse, how: one call, that and all later ones, and a GPU that goes away.
 METAL = [
@@ -62,7 +62,7 @@ class PythonsAllocations:
 
 
 class Mallocs:
-    """Of the C library, called by the extension's own code."""
+    """Fails mallocs of the C library, called by the extension's own code."""
 
     limit = MOST
 
@@ -86,7 +86,7 @@ class Mallocs:
 
 
 class MetalCalls:
-    """Of one kind; the software Metal does not say whether a rule has struck."""
+    """Fails Metal calls of one kind; the software Metal does not say whether a rule has struck."""
 
     limit = 100
 
@@ -108,7 +108,7 @@ class MetalCalls:
 
 
 def counted():
-    """Live objects of Metal's, references to each type (one for each instance) and to what the calls use."""
+    """Live Metal objects, references to each type (one for each instance) and to what the calls use."""
     kept = [sys.getrefcount(thing) for thing in fault_calls.KEPT]
     return [softmetal.live_objects(None), *map(sys.getrefcount, TYPES), *kept]
 
@@ -116,7 +116,7 @@ def counted():
 def held():
     """The same, without garbage and what is kept for later."""
     gc.collect()
-    softmetal.wait_idle()  # finished work lets go on a thread of Metal's
+    softmetal.wait_idle()  # finished work lets go on a Metal thread
     md.empty_cache()
     return counted()
 

@@ -1,4 +1,4 @@
-"""Arrays on a cluster of Ray's with two nodes, in a process of its own: prints what came of them, as JSON.
+"""Arrays on a Ray cluster with two nodes, in a process of its own: prints what came of them, as JSON.
 
 The stores are small, so that they spill.  One worker is killed, and then one node.  The code of clusters.md runs.
 """

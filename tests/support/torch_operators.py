@@ -39,7 +39,7 @@ FOREACH = (
 )
 LISTED = op_db + FOREACH
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool)
-#: Of float32 all samples are tried, of the other types so many.
+#: All samples of float32 are tried, and so many of the other types.
 MOST_SAMPLES = 20
 #: Their results are memory as it was.
 UNDEFINED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
@@ -315,7 +315,7 @@ def out(op, given, is_empty):
 
 
 def part_of_more(result):
-    """Of the shape of a result, on every second place of memory that begins before it and ends long after it.
+    """Make a tensor of a result's shape on every second place of memory that begins before and ends long after it.
 
     The CPU's tril loses its way there: such results are compared with nothing.
     """

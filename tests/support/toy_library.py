@@ -27,7 +27,7 @@ from dlpack_conformance.items import KINDS, kind_of
 from dlpack_conformance.offers import Memory, compact
 from dlpack_conformance.taken import address_of, items_of, strides_of
 
-#: Of a managed tensor's deleter, and of a capsule's destructor.
+#: The type of a managed tensor's deleter, and of a capsule's destructor.
 DELETER = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 is_named = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
 pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(
@@ -506,7 +506,7 @@ def toy_type(toy):
 def nameless_type(toy):
     """A type with a table, whose arrays DLPack cannot describe.
 
-    Python code cannot leave an exception behind in a C function's place.  So the table has one of CPython's, which
+    Python code cannot leave an exception behind in a C function's place.  So the table has a CPython function, which
     asks __bool__, and ends as the table's function should: with -1 and the exception.
     """
 

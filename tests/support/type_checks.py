@@ -41,7 +41,7 @@ def refused(translation: Translation, names: list[str]) -> dict[str, str]:
 
 
 def refused_at_once(base: str, translation: Translation, names: list[str]) -> dict[str, str]:
-    """Those that clang names; all of them, if its error belongs to none."""
+    """Return the names in clang's errors; all of them, if an error belongs to none."""
     images = [image(translation, name, nth) for nth, name in enumerate(names)]
     try:
         compiler.find().check(base + "".join(images))

@@ -1,6 +1,6 @@
 """A user's code with every public name, as mypy --strict and pyright see it: `make lint`.
 
-tests/house/test_types.py runs it, and says which name of the module or of a type is missing here.  Those of a type are
+tests/house/test_types.py runs it, and says which name of the module or of a type is missing here.  A type's names are
 used on a parameter of that type.
 """
 
@@ -280,7 +280,7 @@ def use_kernels(library: md.Library, kernel: md.Kernel, argument: md.Argument) -
 
 
 class Tensor:
-    """Of a framework that nobody knows."""
+    """A tensor of a framework that nobody knows."""
 
     def synchronize(self) -> None:
         print("ready")

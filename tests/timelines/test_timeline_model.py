@@ -20,7 +20,7 @@ LENGTHS = (1, 7, 64, 1000)
 
 
 class Model:
-    """Of each array the last piece that writes it and the reads since, as (stream, its piece); of each piece its waits."""
+    """Keeps each array's last piece that writes it and the reads since, as (stream, its piece); each piece's waits."""
 
     def __init__(self, arrays, streams):
         self.write = dict.fromkeys(range(arrays))
@@ -96,7 +96,7 @@ class Program:
 
 
 def numbered(timeline):
-    """Of each queue its pieces, by number: (queue, n) of the model."""
+    """Number each queue's pieces: (queue, n) of the model."""
     pieces, counts = {}, {}
     for work in sorted(timeline.work, key=lambda work: work.number):
         if work.queue:

@@ -186,7 +186,7 @@ def test_a_long_name_ends_where_there_is_no_more_room():
 
 
 def test_threads_that_open_close_and_work():
-    """Whoever opens and closes, nobody's work is touched and each record is whole."""
+    """No thread's work is touched by another that opens or closes, and each record is whole."""
     end = time.monotonic() + 0.5
     failures, done = [], []
 

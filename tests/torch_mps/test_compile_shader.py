@@ -78,7 +78,7 @@ KINDS = {"float32": "f4", "float16": "f2", "int64": "i8", "uint8": "u1", "bool":
 
 
 def make_tensor(torch, choose):
-    """A view of mps's, its bytes from its first item on whatever the strides, and its items; or a number of the CPU's."""
+    """A view on mps, its bytes from its first item on whatever the strides, and its items; or a CPU number."""
     kind = choose.choice(list(KINDS))
     if choose.random() < 0.2:
         kind = choose.choice([kind, "float64"])

@@ -124,7 +124,7 @@ def test_a_formula_of_a_derivative_is_refused_by_the_operator_that_it_uses(torch
 
 
 def test_operators_of_libraries_compute_where_they_have_a_kernel_of_mps():
-    """Those of torchvision as in its wheel for macOS.  In a child: torch.ops keeps names of a library that went."""
+    """torchvision's do so as in its wheel for macOS.  In a child: torch.ops keeps names of a library that went."""
     done = run_child("""
         import torch
         import softmetal
@@ -182,7 +182,7 @@ def test_the_first_that_falls_back_warns():
     )
 
 
-#: Operators of the CPU that keep what they are given, or give it back: a library's, which fall back, and one of torch's
+#: Operators of the CPU that keep what they are given, or give it back: a library's, which fall back, and torch's one
 #: that is replaced, which is lent the bytes of mps.
 KEEPING = """
 import threading

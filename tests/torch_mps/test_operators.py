@@ -46,7 +46,7 @@ TABLE = [
 #: With torch 2.9 this does not, either.
 TABLE_OF_2_9 = [("MPS has no sparse_mask, here as on a Mac", (BACKWARD,), {"to_sparse"})]
 
-#: Of each road by which an operator can go: views, in place, out=, lists, a generator, results that are numbers,
+#: Some of each road by which an operator can go: views, in place, out=, lists, a generator, results that are numbers,
 #: complex numbers, indices, convolutions, attention, sparse tensors; and some of the table.
 SOME = [
     "expand",

@@ -53,7 +53,7 @@ FAILS = {
     ],
     "Metal shaders: a list of tensors as an argument buffer is refused": ["TestMetalLibrary.test_argument_buffers"],
 }
-#: Those that pass with one torch, or behind other tests.
+#: Tests that pass with one torch, or behind other tests.
 MAY_PASS = (
     "TestFallbackWarning.test_error_on_not_implemented",
     "TestMPS.test_mps_allocator_module",

@@ -113,7 +113,7 @@ def test_a_format_is_numpy_s_and_there_is_one_where_numpy_has_the_type():
 
 
 def struct_formats():
-    """Of every letter and byte order, those that there are (`<n`, for one, is none); and a record."""
+    """Yield every letter with every byte order that it can have (`<n`, for one, is none); and a record."""
     for letter, order in itertools.product([*"?bhilqnBHILQNefdcsP", "BB"], ["", "@", "=", "<", ">", "!"]):
         with contextlib.suppress(struct.error):
             yield letter, order, struct.calcsize(order + letter)
@@ -158,7 +158,7 @@ def test_what_numpys_dtype_says_this_one_says_and_where_there_is_none_has_not(mo
 
 
 def test_libraries_that_look_at_a_dtype_take_arrays_as_they_take_numpys():
-    """Each read one of those names of NumPy's alone."""
+    """Each read one of these NumPy names alone."""
     theirs = np.arange(24, dtype="float32").reshape(6, 4)
     ours = md.asarray(theirs)
     wavfile = pytest.importorskip("scipy.io.wavfile")

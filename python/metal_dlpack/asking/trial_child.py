@@ -25,7 +25,7 @@ _kept: list[Example] = []
 
 
 class Example(Offer):
-    """An offer whose memory is an Array of ours, too: what reads Metal gets its MTLBuffer.
+    """An offer whose memory is our Array, too: what reads Metal gets its MTLBuffer.
 
     `is_inside`: there is room before item 0; `is_ours` is for try_example.
     """
@@ -59,7 +59,7 @@ def try_example(from_dlpack: Any, fields: dict[str, Any]) -> str:
     _kept.append(example)
     try:
         result = from_dlpack(example.array if example.is_ours else example)
-    except Exception:  # whatever a framework raises, or an Array of ours that it asks
+    except Exception:  # whatever a framework raises, or our Array that it asks
         return "refusal"
     offset = example.byte_offset + example.first_bytes
     try:

@@ -168,7 +168,7 @@ class ArrayFile(Mapping[str, _core.Array]):
         raise NotImplementedError
 
     def _buffers(self) -> Iterator[_core.Buffer]:
-        """Those that hold the file's bytes, of all its shards; copies of single tensors are not among them."""
+        """Yield the Buffers with the file's bytes, of all its shards, without copies of single tensors."""
         raise NotImplementedError
 
     def _let_go(self) -> None:

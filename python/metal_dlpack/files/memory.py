@@ -75,7 +75,7 @@ class Memory:
         return not self._is_read and not self._is_refused
 
     def buffers(self) -> Iterator[_core.Buffer]:
-        """Those over the file's pages; of the file's length if it was read."""
+        """Yield the Buffers over the file's pages, or one of the file's length if it was read."""
         self._load()
         for index in range(len(self._spans)):
             buffer = self._buffer(index)

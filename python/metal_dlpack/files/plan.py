@@ -43,7 +43,7 @@ class Run(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Of one file."""
+    """What is read from one file."""
 
     runs: list[Run]
     arrays: dict[str, _core.Array]

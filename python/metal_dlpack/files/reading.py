@@ -40,7 +40,7 @@ class Reading:
         self._news: SimpleQueue[int | BaseException] = SimpleQueue()
         self._started = 0
         self._ended: deque[None] = deque()
-        # Those whose GPU copies to where the CPU cannot write.
+        # Devices whose GPU copies to where the CPU cannot write.
         self._private = {run.target.device for run in runs if run.target.storage == "private"}
 
     def follow(self, tell: Callable[[int], None]) -> None:
@@ -133,7 +133,7 @@ def parts_of(runs: list[Run]) -> Iterator[list[Piece]]:
 
 
 class Stage:
-    """Where bytes lie before they are converted, or copied to where the CPU cannot write.  Of one thread."""
+    """Where bytes lie before they are converted, or copied to where the CPU cannot write.  Each thread has one."""
 
     def __init__(self) -> None:
         self._buffer: _core.Buffer | None = None

@@ -19,7 +19,7 @@ class FileFormatError(ValueError):
 
 
 class Descriptor(io.FileIO):
-    """A file that is closed with its last reference, without a warning and without a step of Python's.
+    """A file that is closed with its last reference, without a warning and without a Python step.
 
     Ctrl-C can come between any two such steps, and what raises there, in a finalizer, is lost with the descriptor.
     """

@@ -15,7 +15,7 @@
  * Ownership: *owned (+1)*: the caller must release it.  *borrowed until X*: valid until then,
  *            never released by the caller.  *steals*: the callee owns the argument from the call
  *            on, even if the call fails.
- * Threads:   every function needs the GIL (an attached thread).  Those marked [waits] release
+ * Threads:   every function needs the GIL (an attached thread).  Functions marked [waits] release
  *            it while they allocate, copy or wait for the GPU: other threads run meanwhile.
  * Failure:   NULL or -1 with one Python exception set, a full sentence; nothing is left
  *            allocated, and out parameters are zero.

@@ -44,7 +44,7 @@ class Declarator:
     value: int
     is_indirect: bool  # a pointer or a reference: the spaces of the type are those of what it leads to
     is_function: bool  # or a variable with a value in parentheses
-    spaces: tuple[str, ...]  # those that are its own
+    spaces: tuple[str, ...]  # its own ones
 
 
 @dataclass(slots=True)

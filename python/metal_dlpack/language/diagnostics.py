@@ -32,7 +32,7 @@ _STACK = re.compile(r"^(?:In file included|\s+) from (?P<file>.+?):(?P<line>\d+)
 _COUNT = re.compile(r"^\d+ (?:errors?|warnings?)(?: and \d+ (?:errors?|warnings?))? generated\.$")
 _LINE_DIRECTIVE = re.compile(r'^\s*#\s*(?:line\s+)?(\d+)(?:\s+"((?:[^"\\]|\\.)*)")?')
 _TOKEN = re.compile(r"\w+|\s+|.")
-#: Of what differs in a line; it takes time by the square.
+#: The limit for what differs in a line: aligning takes time by the square.
 _MOST_ALIGNED = 500
 
 _SCALAR = re.compile(r"\b(unsigned long long|long long|unsigned (?:char|short|int|long)|signed char|_Float16|__bf16)\b")

@@ -2,8 +2,8 @@
 
 A kernel's text is compared line by line with the lines that string literals cover, without indentation, quotation
 marks and escapes.  So it is found behind textwrap.dedent, in the fixed parts of an f-string, and in pieces that are
-joined; ast says which lines are of literals, and values are never computed.  What a line holds that a program filled in
-is unknown here: such a line has the number that its neighbours give it.
+joined; ast says which lines are of literals, and values are never computed.  A line with a
+filled-in value gets its number from its neighbours.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Lines = tuple[str, tuple[int, ...]]
 _STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
 #: Less than that says nothing: `}`, `else {`.
 _SHORTEST = 5
-#: Of a text's letters so many must be found, else it is another text with some lines alike.
+#: The least share of a text's letters that must be found: with less it is another text with some lines alike.
 _LEAST_SHARE = 0.5
 
 _OPENING = re.compile(r"""^(?:\(\s*)*[A-Za-z]{0,2}(?:\"{3}|'{3}|"|')""")
@@ -213,7 +213,7 @@ def _is_pythons(file: str) -> bool:
 def _source(name: str, globals_of: dict[str, Any] | None, wanted: set[str]) -> str:
     """What linecache has, if one of the wanted texts stands there as it is; else "".  Escapes can hide it.
 
-    Of files that are only looked at nothing is kept: a program has thousands.
+    Files that are only looked at are not kept: a program has thousands.
     """
     if name not in linecache.cache and os.path.isfile(name):
         try:

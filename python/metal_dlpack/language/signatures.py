@@ -170,7 +170,7 @@ def _code(found: re.Match[str]) -> str:
 
 @lru_cache(maxsize=16)
 def _signatures(text: str) -> tuple[_Signature, ...]:
-    """Of all that is marked as a kernel, templates and the bodies of macros among it."""
+    """Read all that is marked as a kernel, templates and the bodies of macros among it."""
     plain = without_comments(text)
     # In a macro's body its parameters may stand for anything.
     macros = {word for name, given in _MACRO.findall(plain) for word in (name, *re.findall(r"\w+", given))}

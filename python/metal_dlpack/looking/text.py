@@ -84,7 +84,7 @@ def _options() -> dict[str, Any]:
 
 
 def _as_numpys(values: list[Any], name: str) -> tuple[list[Any], str]:
-    """The values under a type of NumPy's; floats that it lacks as the shortest numbers that read back."""
+    """The values under a NumPy type; floats that it lacks as the shortest numbers that read back."""
     if name in NUMPYS:
         return values, name
     if isinstance(values[0], int):

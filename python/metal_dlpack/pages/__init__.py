@@ -1,1 +1,1 @@
-"""What every page of ours is made of: elements, and colours for a light and a dark ground."""
+"""What our pages are made of: elements, and colours for a light and a dark ground."""

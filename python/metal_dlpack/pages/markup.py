@@ -7,7 +7,7 @@ from html import escape
 
 #: What XML 1.0 has no way to write.
 UNWRITABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-#: Of a name that came from outside, so many characters are shown.
+#: How many characters are shown of a name that came from outside.
 MAX_NAME = 80
 
 

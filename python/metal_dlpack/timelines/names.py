@@ -44,7 +44,7 @@ def name_default_streams(names: Names) -> Names:
 
 
 def variables(frame: FrameType | None) -> Iterator[tuple[str, Any]]:
-    """Of the function, what its `self` has, and of the module."""
+    """Yield the variables of the function, of its `self` and of the module."""
     if frame is None:
         return
     inner = dict(frame.f_locals)
@@ -55,7 +55,7 @@ def variables(frame: FrameType | None) -> Iterator[tuple[str, Any]]:
 
 
 def handle_of(value: Any) -> int:
-    """The id<MTLBuffer> of an Array, a Buffer or a tensor of torch's on mps; 0: there is none."""
+    """The id<MTLBuffer> of an Array, a Buffer or a torch tensor on mps; 0: there is none."""
     torch = sys.modules.get("torch")
     try:
         if isinstance(value, _core.Array):
@@ -64,7 +64,7 @@ def handle_of(value: Any) -> int:
             return _handle_of_buffer(value)
         if torch is not None and isinstance(value, torch.Tensor) and value.device.type == "mps":
             return int(value.untyped_storage().data_ptr())
-    except Exception:  # a name is not worth an error: a closed Buffer, a subclass of torch's
+    except Exception:  # a name is not worth an error: a closed Buffer, a torch subclass
         return 0
     return 0
 

@@ -14,7 +14,7 @@ from typing import Any
 #: In the order of timeline_kind in timeline.h; then what is no piece of work.
 KINDS = ("copy", "fill", "kernel", "mark", "wait", "operator")
 GPU_WAITS, CPU_WAITS = len(KINDS), len(KINDS) + 1
-#: Of bridge_storage in metal_bridge.h.
+#: The names of bridge_storage in metal_bridge.h.
 STORAGES = ("shared", "managed", "private")
 #: The queue of what the CPU did itself.
 CPU = 0
@@ -47,7 +47,7 @@ class Work:
     nbytes: int  #: that were copied or filled; 0 of a kernel, whose accesses Metal does not count
     target: Memory | None  #: the first memory that it writes
     source: Memory | None  #: the first that it reads
-    reason: str  #: why it was copied, if nobody asked for a copy: 'staged', 'private' or a name of explain's; or ""
+    reason: str  #: why it was copied, if nobody asked for a copy: 'staged', 'private' or a name from explain; or ""
     has_failed: bool
 
     @property

@@ -119,7 +119,7 @@ def nbytes_of(event: Event) -> int:
 
 
 def _idle_seconds(work: Sequence[Work], waits: Sequence[Wait]) -> float:
-    """Of the CPU's waits, what no queue's work covers."""
+    """Return the part of the CPU's waits that no queue's work covers."""
     waited = merged((wait.started, wait.ended) for wait in waits if wait.waiter is None and wait.ended is not None)
     busy = merged((piece.started, piece.ended) for piece in work if piece.queue and piece.ended is not None)
     return length(waited) - overlap(waited, busy)

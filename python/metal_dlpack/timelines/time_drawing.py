@@ -24,7 +24,7 @@ MAX_LANES, MAX_ARROWS, MAX_COLOURS, MAX_NAME, MAX_FACT = 24, 40, 6, 16, 160
 APART = 9
 #: Narrower than this, in pixels, a bar is drawn together with what is beside it.
 NARROW = 2.0
-#: The CPU that waits.  Of a wait on the GPU only the outline is drawn: the queue does nothing.
+#: The CPU that waits.  A wait on the GPU is drawn as an outline only: the queue does nothing.
 CPU_WAIT, NO_BUFFER = "#d4a72c", "#8c959f"
 
 

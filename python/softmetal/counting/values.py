@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-#: Of threadgroup memory, that all threadgroups of a core share: the most that one may have.
+#: The most threadgroup memory that one threadgroup may have; all of a core share it.
 CORE_NBYTES = 32768
 LINE_NBYTES = 128
 
@@ -174,12 +174,12 @@ class LaunchCount:
 
     @property
     def lines_per_access(self) -> float:
-        """Of device memory: lines touched, divided by the least possible.  1.0 is coalesced; 0.0: none was touched."""
+        """Lines of device memory touched, divided by the least possible.  1.0 is coalesced; 0.0: none was touched."""
         return self.device.lines_per_access
 
     @property
     def rounds_per_access(self) -> float:
-        """Of threadgroup memory: rounds of its banks, divided by the least possible.  1.0 is free of conflicts."""
+        """Rounds of threadgroup memory's banks, divided by the least possible.  1.0 is free of conflicts."""
         return self.threadgroup.rounds_per_access
 
     @property
@@ -189,7 +189,7 @@ class LaunchCount:
 
     @property
     def loads_per_thread(self) -> float:
-        """Of device memory."""
+        """Loads from device memory."""
         return self.device.loads / self.threads if self.threads else 0.0
 
     @property
@@ -199,7 +199,7 @@ class LaunchCount:
 
     @property
     def threads_per_group(self) -> int:
-        """Of a threadgroup that is not at an edge."""
+        """Threads in a threadgroup that is not at an edge."""
         return self.group[0] * self.group[1] * self.group[2]
 
     @property

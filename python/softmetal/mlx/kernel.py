@@ -1,4 +1,4 @@
-"""A custom kernel of MLX's: what mx.fast.metal_kernel returns, and what a call of it does.
+"""A custom MLX kernel: what mx.fast.metal_kernel returns, and what a call of it does.
 
 MLX's own kernel object, which cannot run here, checks the arguments of each call, so that errors are MLX's own.
 """

@@ -255,7 +255,7 @@ def _read_own(path: Path) -> bytes | None:
             return None
         with open(descriptor, "rb", closefd=False) as file:
             return file.read()
-    except (OSError, MemoryError):  # nobody made a file of ours that no memory holds
+    except (OSError, MemoryError):  # nobody made our file that no memory holds
         return None
     finally:
         os.close(descriptor)

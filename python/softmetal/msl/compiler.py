@@ -383,7 +383,7 @@ def _file_facts(word: str) -> str:
 def _of_the_user(preprocessed: str) -> str:
     """Clang's markers (`# 3 "file" 2`) become `#line 3 "file"`; what belongs to no file of the user is left out.
 
-    What is included (1) is a header of ours: clang sees no other file.
+    What is included (1) is our header: clang sees no other file.
     """
     import re
 

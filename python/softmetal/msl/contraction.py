@@ -1,6 +1,6 @@
 """`#pragma METAL fp contract(off)` for vectors, whose operators are the shim's.
 
-Clang's pragma rules the operators that stand behind it.  Those of a vector stand in the shim, where a product and a sum
+Clang's pragma rules the operators that stand behind it.  A vector's stand in the shim, where a product and a sum
 may become one operation; those of `softmetal::exact` round each, and are found first where that namespace is open.
 """
 

@@ -118,7 +118,7 @@ class _Module:
             elif line.startswith("%") and (found := re.match(rf"({_NAME}) = type (.*)", line)):
                 self._types[found[1]] = found[2]
         self._places = {}
-        #: Of a place in the library: the user's that it is inlined at, and the library's file.
+        #: By place in the library: the user's line that it is inlined at, and the library's file.
         self._library: dict[str, tuple[str, str]] = {}
         for number, node in nodes.items():
             if not node.startswith("!DILocation("):
@@ -132,7 +132,7 @@ class _Module:
                     self._library[number] = at, place[0].rpartition("/")[2]
         self._sites: list[_Site] = []
         self._is_once, self._once_count = False, 0
-        #: Of each block that computes: (line, what, type) and how often.
+        #: By block that computes: (line, what, type) and how often.
         self._blocks: list[Counter[tuple[int, str, str]]] = []
 
     def instrumented(self) -> str:
@@ -374,7 +374,7 @@ def _in_loops(body: list[str]) -> set[str]:
 
 
 def _behind_loops(leads: dict[str, set[str]]) -> dict[str, set[str]]:
-    """Those that a loop leads to, and the loops: nothing that comes before is one of them."""
+    """Blocks in a loop or reachable from one."""
     left = dict(leads)
     ways = Counter(to for there in leads.values() for to in there)
     reached = [one for one in leads if not ways[one]]
@@ -510,7 +510,7 @@ def _place_of(node: str, nodes: dict[str, str]) -> tuple[str, int, int]:
 
 
 def _user_of(number: str, nodes: dict[str, str]) -> str | None:
-    """The place of the user's at which one of the library is inlined; None: it is the run time's."""
+    """The user's line where this library call was inlined; None for run-time code."""
     while number:
         node = nodes[number]
         if not is_ours(_place_of(node, nodes)[0]):

@@ -26,7 +26,7 @@ CHECKED = INCLUDE / "softmetal_checked.cpp"
 #: The same for a counting kernel.
 COUNTED = INCLUDE / "softmetal_counted.cpp"
 
-#: Of the language, as __METAL_VERSION__ says it: what the shim was written for.
+#: The language that the shim was written for, as __METAL_VERSION__ says it.
 NEWEST_VERSION = 320
 _WITH_BFLOAT = 310
 
@@ -90,7 +90,7 @@ LANGUAGE = [
     "-ffp-contract=fast-honor-pragmas",
 ]
 _PLAIN = ["-O2"]
-#: Of what two branches do alike the compiler makes one: it would have no line, or the wrong one.
+#: Two branches that do alike would be merged by the compiler: with no line, or the wrong one.
 _APART = [
     flag
     for name in (
@@ -108,7 +108,7 @@ _CHECKED = [
     "-gdwarf-4",  # line_table.py reads it
     "-fdebug-compilation-dir=.",
     "-fno-omit-frame-pointer",
-    # Calls to functions of ours before each access; no library of clang's.  local-bounds: a trap where a pointer into
+    # Calls to our functions before each access; no clang library.  local-bounds: a trap where a pointer into
     # an array of the thread's own leaves it.
     "-fsanitize=thread,array-bounds,local-bounds,integer-divide-by-zero,shift-exponent",
     "-fno-sanitize-recover=array-bounds,integer-divide-by-zero,shift-exponent",
@@ -122,7 +122,7 @@ _CHECKED = [
     "-fno-vectorize",  # a vector of more than 16 bytes would be touched without a call
     "-fno-slp-vectorize",
 ]
-#: Of the first run for a counting image, which leaves each access as the source has it; counted_code.py says more.
+#: For the first run of a counting image, which leaves each access as the source has it; see counted_code.py.
 _COUNTING = [
     "-DSOFTMETAL_COUNTS",
     "-O0",
@@ -133,7 +133,7 @@ _COUNTING = [
     "-fdebug-compilation-dir=.",
     "-fno-omit-frame-pointer",
 ]
-#: Of the second run, which inlines the answers.
+#: For the second run, which inlines the answers.
 INLINED = [*_APART, "-O1", "-fno-vectorize", "-fno-slp-vectorize", "-mllvm", "-force-remove-attribute=sanitize_thread"]
 #: Each trap has its line: (the first and the last clang that knows the flags, the flags).
 _UNIQUE_TRAPS = [
@@ -180,7 +180,7 @@ def _x86_level() -> str:
 
 @functools.cache
 def shim_hash() -> str:
-    """Hash of all files of ours that clang reads, for keys."""
+    """Hash of all our files that clang reads, for keys."""
     files = [os.path.join(folder, name) for folder, _, names in os.walk(INCLUDE) for name in names]
     return _hash_of([str(HEADERS), *files])
 

@@ -66,7 +66,7 @@ _MIXED = (
     "expecting input declarations with either all scalar types or all vector types with the same number of elements: "
     "'{0}' is of type '{1}' and '{2}' of type '{3}'"
 )
-#: Of what a program's variable may be although it is in no address space.
+#: What may stand in a program without an address space, and is no variable.
 _NO_VARIABLE = CLASS_KEYS | {"using", "namespace", "typedef", "static_assert", "_Static_assert", "friend", "sampler"}
 
 

@@ -46,7 +46,7 @@ def lines_of(image_path: str | os.PathLike[str], addresses: Iterable[int]) -> li
     """Return (file, line, column) for each address: an offset in the image, within an instruction.
 
     ("near FILE", line, column) is of a neighbour: clang moved this instruction, as out of a loop, and says no line.
-    Of one that clang made of several of a line, and gives no column, it is the first column of that line.
+    If clang made one instruction of several on a line, without a column, it is the line's first column.
     ("", 0, 0) stands for an address without a line: it is outside the kernel, or the image is not a checked one.
     Raises CompilerError for a file that is no image.
     """

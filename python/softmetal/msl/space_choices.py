@@ -141,7 +141,7 @@ class Choices:
                 self._raise(_OVERLOADED, other, one)
 
     def _parameters(self, one: Declaration) -> Iterator[_Parameter]:
-        """Those of a function, and the object that a member function is called on."""
+        """Yield a function's parameters, and the object that a member function is called on."""
         tokens = self._tokens
         assert one.parameters is not None
         free = frozenset(self._free(one))
@@ -167,7 +167,7 @@ class Choices:
             at = after
 
     def _is_same_text(self, one: Declaration, other: Declaration) -> bool:
-        """Of what follows the head, with the bases of a class."""
+        """Compare what follows the head, with the bases of a class."""
         texts = []
         for each in (one, other):
             head = self._tokens.words[each.first : each.head_end]

@@ -29,7 +29,7 @@ _ATTRIBUTES = {name: f"__attribute__((address_space({number})))" for name, numbe
 #: Before the source: what its words mean.  `thread` is clang's own space.
 _MEANINGS = {**_ATTRIBUTES, "constant": f"{_ATTRIBUTES['constant']} const", "thread": "", "kernel": ""}
 HEAD = "".join(f"#define {word} {meaning}\n" for word, meaning in _MEANINGS.items())
-#: Of the compiler: all errors, and no guess which name was meant.
+#: Flags for the compiler: all errors, and no guess which name was meant.
 FLAGS = ["-ferror-limit=0", "-fno-spell-checking"]
 
 

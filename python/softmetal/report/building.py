@@ -14,7 +14,7 @@ from softmetal.msl import for_softmetal
 from . import advice, places, silences
 from .recording import FindingRecord, KernelRecord, Record
 
-#: Of schema.json.
+#: The version in schema.json.
 SCHEMA = 1
 
 Report = dict[str, Any]

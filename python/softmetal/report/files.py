@@ -42,7 +42,7 @@ def write(report: Report, path: str) -> None:
 
 
 def _umask() -> int:
-    """Of the process; to read it is to set it."""
+    """Return the process's umask; to read it is to set it."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

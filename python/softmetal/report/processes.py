@@ -16,7 +16,7 @@ import time
 
 from . import building, files, recording, silences
 
-#: Of the environment: the folder.
+#: The environment variable that names the folder.
 VARIABLE = "METAL_DLPACK_REPORTS"
 _FACTS = "facts"
 #: A report is written again after so many times what writing it took; the second number, if a finding is new.

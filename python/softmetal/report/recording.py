@@ -17,7 +17,7 @@ from metal_dlpack.language import literals
 
 from . import places, silences
 
-#: Of one OS thread.
+#: The limit for one OS thread.
 MOST_KERNELS = 4096
 MOST_FINDINGS = 1024
 
@@ -65,7 +65,7 @@ class Record:
 
 
 _records: dict[int, Record] = {}
-#: What was given for a kernel's buffers: {index: (dtype, shape, nbytes)}; a number of Python's has no dtype.
+#: What was given for a kernel's buffers: {index: (dtype, shape, nbytes)}; a Python number has no dtype.
 Given = dict[int, tuple[str | None, tuple[int, ...], int]]
 #: By a kernel's name, the last call last.
 _calls: dict[str, dict[tuple[Any, ...], Given]] = {}
@@ -166,7 +166,7 @@ def call(kernel: str, given: dict[int, Any]) -> None:
 
 
 def _shapes_of(told: dict[str, Any]) -> dict[int, tuple[str | None, tuple[int, ...]]]:
-    """Of the last call of the kernel whose arguments have as many bytes."""
+    """Return the shapes of the kernel's last call whose arguments have as many bytes."""
     nbytes = {index: size for kind, index, _, size, *_ in told["arguments"] if kind == "buffer"}
     for shapes in reversed(list(_calls.get(told["kernel"], {}).values())):
         if all(nbytes.get(index, 0) >= size for index, (_, _, size) in shapes.items()):

@@ -5,7 +5,7 @@ Python source, at the line where the kernel's line stands.  A list has a row for
 
     KERNEL:LINE REASON          # a name as the report has it, * and ? allowed; or a file's name
 
-A silence without a reason silences nothing.  What is silenced is not printed, and does not make a launch fail that
+A silence without a reason silences nothing.  A silenced finding is not printed, and does not fail a launch that
 has gone on to its end.
 """
 

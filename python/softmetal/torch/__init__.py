@@ -1,7 +1,7 @@
 """PyTorch's mps device without a Mac: its operators are those of the CPU, its memory lies in MTLBuffers.
 
 The device itself is C++ against the headers of the torch that is installed, compiled when it is first asked for; the
-C core knows nothing of torch's.  torch_mps.h says what each part does.
+C core knows nothing about torch.  torch_mps.h says what each part does.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def library(torch: Any) -> Path:
 
 @contextlib.contextmanager
 def _one_at_a_time(folder: Path) -> Iterator[None]:
-    """Of the processes that begin together, as workers of tests do, one compiles: it takes 1.5 GB of memory."""
+    """Let one process compile when many begin together, as test workers do: it takes 1.5 GB of memory."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with contextlib.suppress(OSError):  # a file system without locks: each compiles its own

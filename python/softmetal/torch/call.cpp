@@ -223,7 +223,7 @@ Call::for_each_tensor(Work work) const
     }
 }
 
-// Whether the operator looks at no item, mostly as its results are views of its arguments.  Of a sparse tensor they
+// Whether the operator looks at no item, mostly as its results are views of its arguments.  For a sparse tensor they
 // are none.
 bool
 Call::only_views() const
@@ -343,7 +343,7 @@ copy_facts(const Tensor &from, const Tensor &to)
     }
 }
 
-// Of a tensor that is given twice, as out= beside an argument: torch's operators ask whether it is the same.
+// Finds a tensor that is given twice, as out= beside an argument: torch's operators ask whether it is the same.
 template <typename Pairs>
 Pair *
 find_pair(Pairs &pairs, const Tensor &ours)

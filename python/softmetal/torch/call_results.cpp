@@ -255,7 +255,7 @@ Call::~Call()
     }
 }
 
-// Of the first storage that it writes.
+// Takes the first storage that it writes.
 void
 Call::show(double started)
 {

@@ -25,7 +25,7 @@ _MOST_STRIDES = 16
 
 
 class Parameter(NamedTuple):
-    """Of a kernel: what an argument at its index is read as."""
+    """What a kernel reads an argument at its index as."""
 
     dtype: str  # of a scalar
     bits: int
@@ -54,7 +54,7 @@ class Parameter(NamedTuple):
 
 
 class Parameters:
-    """Of one kernel."""
+    """The parameters of one kernel."""
 
     __slots__ = ("_fine", "_known")
 
@@ -67,7 +67,7 @@ class Parameters:
                 self._known[one.index] = Parameter(scalar, one.dtype.bits, int(lanes or 1))
 
     def notes(self, args: tuple[Any, ...], cast_of: Callable[[int], str]) -> list[Note | None] | None:
-        """Of each argument what is to be told; None: nothing of any."""
+        """Return what is to be told about each argument; None: nothing about any."""
         keys = tuple(map(_key, args)) if cast_of is no_cast else (None,)
         if keys in self._fine:
             return None
@@ -79,7 +79,7 @@ class Parameters:
         return None
 
     def _holds(self, place: int, key: object) -> bool:
-        """Of all values of the key."""
+        """Return whether it holds for all values of the key."""
         known = self._known.get(place)
         return key is not int or known is None or known.bits * known.lanes >= 32
 
@@ -140,7 +140,7 @@ def _is_memory(parameter: Parameter | None, tensor: torch.Tensor) -> bool:
 
 
 def _of_strides(tensor: torch.Tensor, place: int, args: tuple[Any, ...]) -> Note | None:
-    """Of a tensor on mps that is not contiguous."""
+    """Note the strides of a tensor on mps that is not contiguous."""
     itemsize = tensor.itemsize
     axes = sorted(
         (

@@ -199,7 +199,7 @@ struct ComputedMemory final : c10::Allocator {
         return {address, address, memory_free, c10::Device(c10::DeviceType::CPU)};
     }
 
-    // Of raw_allocate, which cannot say whose the memory is.
+    // The deleter for raw_allocate, which cannot say whose the memory is.
     c10::DeleterFnPtr raw_deleter() const override
     {
         return memory_free;

@@ -1,7 +1,7 @@
 /* metal.h: what torch's mps device asks of the core: memory, a queue, work on it.
  *
  * Owns:    nothing: a table, static for the process.
- * Calls:   the core's functions behind it; nothing of torch's is known there.
+ * Calls:   the core's functions behind it; torch is not known there.
  * Threads: every function from any thread, with or without the GIL.
  * Names:   `new` returns +1, `retain` adds 1, `release` drops 1.
  */
@@ -56,7 +56,7 @@ typedef struct metal_for_torch {
     void *(*memory_new)(size_t nbytes);
     /* False: it is no address of memory_new. */
     bool (*memory_free)(void *address);
-    /* The MTLBuffer that has this address, borrowed as long as the memory lives; NULL: none of ours. */
+    /* The MTLBuffer that has this address, borrowed as long as the memory lives; NULL: it is not ours. */
     void *(*memory_handle)(void *address, size_t nbytes);
     void *(*buffer_contents)(void *handle); /* NULL: private storage */
     size_t (*buffer_nbytes)(void *handle);
@@ -74,7 +74,7 @@ typedef struct metal_for_torch {
     bool (*encode_kernel)(void *commands, void *kernel, const metal_argument *arguments,
                           int count, const size_t threads[3], const size_t group[3]);
     metal_parameter (*kernel_parameter)(void *kernel, unsigned index);
-    /* Takes over `commands`.  `completed` is called on a thread of Metal's, also where the work failed. */
+    /* Takes over `commands`.  `completed` is called on a Metal thread, also where the work failed. */
     void (*commands_commit)(void *commands, metal_completed *completed, void *context);
 
     /* ---- events ---- */

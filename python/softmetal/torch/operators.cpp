@@ -151,7 +151,7 @@ multiply_int4(const Tensor &a, const Tensor &packed, int64_t group, const Tensor
                     {a, packed.view({n, -1}).view(c10::kByte), group, scales});
 }
 
-// Of a mask of true and false, what is added.
+// Returns what a mask of true and false adds.
 std::optional<Tensor>
 added_mask(const std::optional<Tensor> &mask, const Tensor &query)
 {

@@ -46,7 +46,7 @@ now_ms()
     return duration<double, std::milli>(steady_clock::now().time_since_epoch()).count();
 }
 
-// Of each stream the last value that comes before.
+// Per stream: the last event value that this work is ordered after.
 using Moment = std::array<uint64_t, stream_count>;
 
 struct Event {
@@ -102,7 +102,7 @@ struct Queue {
     void raise_reported();
 };
 
-// None is ever destroyed: at the end of the process a thread of Metal's may still use them.
+// None is ever destroyed: at the end of the process a Metal thread may still use them.
 std::recursive_mutex &encoding = *new std::recursive_mutex;
 Queue queues[stream_count];
 thread_local int current;
@@ -114,7 +114,7 @@ uint32_t last_event;
 std::mutex &arrival_lock = *new std::mutex;
 std::condition_variable &completed_more = *new std::condition_variable;
 size_t late_nbytes; // still to arrive
-// Of each buffer, in the order in which torch was asked.
+// By buffer, in the order in which torch was asked.
 std::unordered_map<void *, std::vector<ArrivalRef>> &arriving =
     *new std::unordered_map<void *, std::vector<ArrivalRef>>;
 
@@ -136,7 +136,7 @@ forget_locked(const ArrivalRef &arrival)
     }
 }
 
-// On a thread of Metal's, also where the command buffer failed: then its bytes never arrive.
+// On a Metal thread, also where the command buffer failed: then its bytes never arrive.
 void
 complete(void *context, const char *failure)
 {
@@ -229,7 +229,7 @@ Queue::open()
     }
 }
 
-// Torch takes it that what waits holds back all behind it.  Metal may hold back the one command buffer alone.
+// torch assumes that a wait delays all later work of the queue; Metal may delay one command buffer only.
 void
 Queue::keep_order()
 {
@@ -296,7 +296,7 @@ arrive(void *context, void *address)
     arrival->is_here.store(true, std::memory_order_release);
 }
 
-// What is still to arrive there and what a command on the current stream comes behind, in its order.
+// Pending writes to this range that the current stream must see, oldest first.
 std::vector<ArrivalRef>
 arrivals_of(void *handle, size_t begin, size_t end)
 {

@@ -128,7 +128,7 @@ queue_use(const std::vector<Use> &written, const std::vector<metal_range> &read)
 
 namespace {
 
-// Of the stream's error messages; zeros at first.
+// The buffer for the stream's error messages; zeros at first.
 metal_argument
 bind_errors(Queue &queue, unsigned index)
 {

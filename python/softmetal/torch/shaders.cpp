@@ -30,7 +30,7 @@ class Arguments {
     Arguments(const Arguments &) = delete;
 
     void add(unsigned index, PyObject *value);
-    // Of what was added last: a Note of given.py.  False: an exception is set.
+    // Notes what was added last: a Note of given.py.  False: an exception is set.
     bool note(PyObject *given);
     std::vector<metal_argument> bound;
 

@@ -145,7 +145,7 @@ class MetalKernel:
 
     def __init__(self, kernel: _core.Kernel) -> None:
         self._kernel = kernel
-        # Of a kernel that is not checked nobody asks.
+        # Nobody asks about a kernel that is not checked.
         is_checked = controls.checks_kernels()
         self._known = Parameters(kernel) if is_checked else None
         self._needed = {one.index: one for one in kernel.arguments if one.kind == "buffer"}

@@ -74,7 +74,7 @@ void register_sparse_operators(torch::Library &aten);
 
 // ---- memory.cpp ----
 
-// Of tensors on mps: `data` of a DataPtr is the MTLBuffer.
+// For tensors on mps: `data` of a DataPtr is the MTLBuffer.
 c10::Allocator &metal_memory();
 // What the CPU's allocator is from now on: inside `Computing` it gives memory of MTLBuffers, so that results lie
 // where they are wanted.
@@ -92,7 +92,7 @@ class Computing {
 };
 
 // A DataPtr on mps over the memory of a storage of the CPU's, which it keeps: no copy.  Empty: the memory lies in no
-// MTLBuffer of ours from its first byte on.
+// of our MTLBuffers from its first byte on.
 c10::DataPtr take_memory(const c10::Storage &cpu);
 
 size_t allocated_nbytes();
@@ -162,7 +162,7 @@ extern PyMethodDef shader_functions[]; // of torch._C; shaders.py calls them
 // ---- device.cpp ----
 
 at::Generator &default_generator();
-// The CPU's generator from which an operator draws that was given one of ours; any other is refused.
+// The CPU's generator from which an operator draws that was given our generator; any other is refused.
 at::Generator draw_from(const at::Generator &generator);
 void install_device(); // once a process, after `metal` is set
 

@@ -73,8 +73,7 @@ make_zombie(id object)
     soft_object_list_bury(header);
 }
 
-/* Who asks for an object of Metal's looks whether there is one.  Nobody looks for a text or a list, and
- * one that is not there would be taken for an empty one. */
+/* Callers check Metal objects for nil, but not NSString or NSArray: nil would read as empty. */
 static void
 end_unless_metals(const char *class_name)
 {

@@ -182,7 +182,7 @@ soft_check_end(bool is_done, char *error, size_t nbytes)
     bool is_clean = !soft_findings_say(&check->findings, &check->launch, error, nbytes);
     soft_memory_close(check);
     soft_order_free(&check->order);
-    /* mutant survives (dropped count): a leak, and no object of Metal's */
+    /* mutant survives (dropped count): a leak, and no Metal object */
     free(check);
     return is_clean;
 }
@@ -376,7 +376,7 @@ is_part(uintptr_t into, size_t nbytes, size_t size)
     return into < size && nbytes - 1 < size - into;
 }
 
-/* Of memory that this instruction did not touch last. */
+/* Check memory that this instruction did not touch last. */
 SOFT_ON_FIBER static __attribute__((noinline)) void
 access_elsewhere(soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how, soft_site *site)
 {

@@ -1,6 +1,6 @@
 /* check_given.c: what an argument was given against its parameter: another type, or a strided tensor.
  *
- * Whoever gave it knows that, and Metal does not; it is told where the kernel first uses the argument,
+ * The caller knows that, and Metal does not; it is told where the kernel first uses the argument,
  * so that a use that is meant is not: of a few bytes by a cast, by an atomic (sums of halves and of longs
  * go by words), of the tensor's items alone.
  *

@@ -5,7 +5,7 @@
  * nowhere, a trap that clang put behind an array, a division by zero, no stack left): a handler of
  * SIGSEGV, SIGBUS, SIGILL, SIGTRAP, SIGFPE on a stack of its own.  Or the launch takes longer than
  * allowed: a timer sends the thread SIGURG until that finds it in the image.  Either way the
- * thread goes on in `leave`, on a small stack.  Of a checked launch nothing of ours is interrupted: code
+ * thread goes on in `leave`, on a small stack.  In a checked launch our code is not interrupted: code
  * outside the image is left only where the stack has ended, which the checker's own looks at first
  * (need_room in check.c).  A launch that is not checked is left wherever it is on a fiber: what runs
  * there is the image, what it calls of the C library (memcpy, memset, mathematics), and a run time

@@ -77,7 +77,7 @@ split_lanes(soft_lanes *lanes)
     return true;
 }
 
-/* Each that came knows now what any of them knew. */
+/* Every lane that arrived now shares the joined clock. */
 static void
 join_pairs(soft_lanes *lanes, soft_u32 came, uint32_t now)
 {

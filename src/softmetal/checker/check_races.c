@@ -99,7 +99,7 @@ soft_race_end_group(soft_check *check)
 }
 
 /* Keep the last read, and another by a thread that it is not ordered after: of another threadgroup,
- * if there is one.  Whoever writes next and is ordered after both is ordered after all. */
+ * if there is one.  The next writer that is ordered after both is ordered after all. */
 static inline void
 remember_read(const soft_check *check, soft_cell *cell, soft_mark now, int memory)
 {

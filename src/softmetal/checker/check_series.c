@@ -111,7 +111,7 @@ end_own(soft_check *check, const soft_site *site, uintptr_t at)
     }
 }
 
-/* Of how many threads this access may be the first. */
+/* Count the threads whose first access this may be. */
 static soft_u32
 count_threads(soft_check *check, const soft_series *asked, soft_site *site)
 {

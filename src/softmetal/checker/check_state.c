@@ -149,7 +149,7 @@ is_unwritten(const soft_finding *finding)
     return finding->kind == SOFT_FOUND_UNWRITTEN || finding->kind == SOFT_FOUND_UNWRITTEN_READ;
 }
 
-/* Of an argument, not of its lines: none is another's. */
+/* Asks about an argument, not about its lines: no other has them. */
 static bool
 is_single(const soft_finding *finding)
 {

@@ -134,10 +134,10 @@ void soft_memory_close(soft_check *check);
 /* What an access is part of; NULL: of memory that all may read.  False: it may not be made. */
 bool soft_memory_find(const soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how,
                       const soft_range **found);
-/* Of such an access: why. */
+/* Return why such an access is refused. */
 soft_finding soft_memory_refuse(const soft_check *check, uintptr_t at, size_t nbytes,
                                 soft_u32 how);
-/* Of an access at an address that is no multiple of `alignment`: the same. */
+/* Return the same for an access at an address that is no multiple of `alignment`. */
 soft_finding soft_memory_refuse_misaligned(const soft_check *check, uintptr_t at,
                                            size_t alignment);
 
@@ -190,7 +190,7 @@ soft_race_settle(soft_check *check)
 
 /* ---- check_given.c: what an argument was given against its parameter ---- */
 
-/* Of a launch's view: what is known of it, or NULL. */
+/* Return what is known about a launch's view, or NULL. */
 const soft_given *soft_given_find(const soft_launch *launch, uint32_t index);
 /* An access within a range that has one: told once, unless it is meant. */
 void soft_given_touch(soft_check *check, const soft_range *range, uintptr_t at, size_t nbytes,

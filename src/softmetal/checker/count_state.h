@@ -80,7 +80,7 @@ soft_range_has(const soft_range *range, uint64_t at, size_t nbytes)
     return at - range->base <= range->nbytes - nbytes;
 }
 
-/* Of its series: do they lie in an argument, with no byte between two lanes, and is the order in which they
+/* Ask about its series: do they lie in an argument, with no byte between two lanes, and is the order in which they
  * are summed up nobody's matter? */
 SOFT_ON_FIBER static inline bool
 soft_count_is_of_neighbours(const soft_counted *site)

@@ -96,7 +96,7 @@ void soft_finding_describe(const soft_finding *finding, const soft_image *image,
 const char *soft_found_name(const soft_image *image, const soft_found_memory *memory);
 const soft_argument_facts *soft_found_facts(const soft_image *image,
                                             const soft_found_memory *memory);
-/* Of an argument, by its kind and index; NULL: the kernel has none. */
+/* Find an argument's facts by its kind and index; NULL: the kernel has none. */
 const soft_argument_facts *soft_facts_find(const soft_image *image, soft_argument_kind kind,
                                            uint32_t index);
 

@@ -89,7 +89,7 @@ soft_dispatch_clear_argument(soft_dispatch *dispatch, size_t index)
     return argument;
 }
 
-/* Of a cache line: what a launch counts is no matter of the address.  It is more than the largest type
+/* The size of a cache line: a launch's counts do not depend on the address.  It is more than the largest type
  * asks for that a kernel may find there, a long4. */
 #define BYTES_ALIGNMENT 128
 

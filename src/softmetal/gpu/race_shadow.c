@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of one block.  Then the oldest is forgotten: a race with it is missed, and none is made up. */
+/* The limit of one block.  Beyond it the oldest record goes: its race is missed, none is made up. */
 #define MOST_RECORDS 512
 
 struct soft_race_shadow {

@@ -40,7 +40,7 @@ static soft_race_clock left;      /* at no buffer in particular */
 static soft_race_clock completed; /* what all command buffers that are complete have done */
 static uint64_t issued[SOFT_RACE_COMPONENTS]; /* the last number of each component */
 static bool is_taken[SOFT_RACE_COMPONENTS];   /* by a queue that lives */
-/* Of the command buffer whose handlers run on this thread. */
+/* The clock of the command buffer whose handlers run on this thread. */
 static __thread soft_race_clock *handler_clock;
 
 bool

@@ -87,7 +87,7 @@ fence_links(const soft_pass *earlier, const soft_pass *later)
     return false;
 }
 
-/* Of two command buffers, where a wait holds back its own only: the later one's signal tells of
+/* Two command buffers, where a wait holds back its own only: the later one's signal tells of
  * what is not held, and its wait of nothing. */
 static bool
 depends_on_other(const struct candidate *later, const struct candidate *earlier)

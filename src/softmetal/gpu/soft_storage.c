@@ -2,7 +2,7 @@
  *
  * Owns:    the blocks.  They are mapped, with 1 MiB behind them that nobody may touch: a kernel that
  *          passes the end of the last page stops there, also where another of its threads runs
- *          first.  Of many buffers the small ones come from the heap, and the large ones have no
+ *          first.  With many buffers the small ones come from the heap, and the large ones have no
  *          guard, for a process may have 65530 mappings; and small ones do under
  *          AddressSanitizer, which sees the end of each.
  * Calls:   mmap, posix_memalign, settings.h, race_shadow.h, fresh.h.

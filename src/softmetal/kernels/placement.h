@@ -24,7 +24,7 @@ typedef struct soft_placement {
     soft_u32 first_in_grid[3]; /* of its threads */
 } soft_placement;
 
-/* Of the threadgroup with this number: they count along x first, then along y and z. */
+/* Begin the threadgroup with this number: they count along x first, then along y and z. */
 void soft_placement_begin(soft_placement *placement, const soft_launch *launch,
                           uint64_t number);
 /* All that a thread knows, by its index in the threadgroup. */

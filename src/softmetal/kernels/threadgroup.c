@@ -144,7 +144,7 @@ open_barrier(soft_threadgroup *group)
 
 /* ---- threads ---- */
 
-/* Of the bits of a mask the one whose turn it is after `last`. */
+/* Return the bit of a mask whose turn it is after `last`. */
 SOFT_ON_FIBER static soft_u32
 next_bit(soft_threadgroup *group, soft_u32 mask, soft_u32 last)
 {

@@ -18,7 +18,7 @@ extern __attribute__((visibility("default"))) soft_image softmetal_image;
                                   .run_thread = run_thread_, \
                                   .run_row = run_row_}
 
-/* Of the grid. */
+/* Count in the grid. */
 static inline soft_u64
 place_in_grid(const soft_thread *thread)
 {

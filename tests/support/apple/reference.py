@@ -35,7 +35,7 @@ class Tables:
         self.expressions: dict[str, str] = {}
         self.structs: dict[str, tuple[str, list[str]]] = {}  # name: (type, fields)
         self.selectors: set[str] = set()
-        self.classes: set[str] = set()  # those that have a selector here
+        self.classes: set[str] = set()  # classes with a selector here
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                 self._read_list(node.targets[0].id, node.value)

@@ -47,7 +47,7 @@ def foreign_array():
 
 
 class Foreign:
-    """An object of Metal's that the package does not know, and that goes with this one."""
+    """A Metal object that the package does not know, and that goes with this one."""
 
     def __init__(self, *message):
         with pool():
@@ -240,7 +240,7 @@ def in_containers(victims, thing):
 
 
 def kernel_doors():
-    """Those that need a compiler, which doors.py leaves out; the Library of fault_calls.py is compiled already."""
+    """Return the doors that need a compiler, which doors.py leaves out; fault_calls.py has a compiled Library."""
     kernel, library, room = fault_calls.kernel, fault_calls.library, {"room": 16}
     given = {"x": foreign_array().view("float32"), "by": (1, 2), "n": 4, "threadgroup_memory": room}
     found = {

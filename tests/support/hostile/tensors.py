@@ -25,7 +25,7 @@ def map_pages(count, protection=PROT_RW):
     return address
 
 
-#: Whoever reads here dies.
+#: A read here kills the process.
 FAULTING = map_pages(256, PROT_NONE)
 
 

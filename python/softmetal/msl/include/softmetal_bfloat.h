@@ -92,7 +92,7 @@ template <auto value> struct literal {
 };
 } // namespace softmetal
 
-/* Of two bfloats it makes an Own, of a bfloat and an S a Mixed. */
+/* Makes an Own from two bfloats, a Mixed from a bfloat and an S. */
 #define SOFTMETAL_BFLOAT_OPERATOR(op, Own, Mixed)                                              \
     SOFTMETAL_INLINE constexpr Own operator op(bfloat a, bfloat b) {                           \
         return Own(float(a) op float(b));                                                      \

@@ -127,7 +127,7 @@ static soft_u64 value_of(const type &type, size handed) {
     bool is_signed = type.kind == 0 && (type.integer & 1) != 0;
     return is_signed ? soft_u64(soft_i64(handed << unused) >> unused) : handed;
 }
-/* Of the first extent in the array's name. */
+/* Read the first extent in the array's name. */
 static soft_u64 count_of(const type &array) {
     const char *at = array.name;
     while (*at != '\0' && *at != '[')

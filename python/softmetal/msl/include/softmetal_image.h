@@ -53,7 +53,7 @@ template <class T, int C, int R> struct data_type<metal::matrix<T, C, R>>
     : data_type_of<data_type<T>::value + 4 + 3 * (C - 2) + (R - 2)> {};
 
 template <class> using always_void = void;
-/* Of void and what is not complete nothing is known. */
+/* Nothing is known about void and incomplete types. */
 template <class T, class = void> inline constexpr size_t size_of = 0;
 template <class T> inline constexpr size_t size_of<T, always_void<int[sizeof(T)]>> = sizeof(T);
 template <class T, class = void> inline constexpr size_t alignment_of = 1;

@@ -28,14 +28,14 @@ typedef struct soft_launch {
     soft_u32 group[3];                /* dispatch_threads_per_threadgroup */
     void *buffers[SOFT_MOST_BUFFERS]; /* address of the first byte bound; NULL: nothing */
     soft_u32 threadgroup_nbytes[SOFT_MOST_BUFFERS]; /* setThreadgroupMemoryLength:atIndex: */
-    /* Of the view; how many of them lie before the address.  The checker's. */
+    /* Bytes of the view; how many of them lie before the address.  The checker's. */
     soft_u64 buffer_nbytes[SOFT_MOST_BUFFERS], buffer_before[SOFT_MOST_BUFFERS];
     const char *kernel; /* its name, for the checker's reports; NULL: not known */
-    /* Of a launch that counts: whom it is for (counts.h), and which buffers are memory of another
+    /* Set if a launch counts: whom it is for (counts.h), and which buffers are memory of another
      * library's: bit i of `foreign`. */
     soft_u64 count_tag;
     soft_u32 foreign;
-    /* Of each buffer, which bytes nobody has written (fresh.h); NULL: all are written.  The checker's. */
+    /* Per buffer: the bytes that nobody has written (fresh.h); NULL: all are written.  The checker's. */
     struct soft_fresh *const *fresh;
     const struct soft_given *given; /* The checker's: of some arguments, what they were given */
 } soft_launch;
@@ -86,8 +86,8 @@ typedef struct soft_site {
 } soft_site;
 #define SOFT_NO_KEY (1ull << 63) /* no address is near it */
 
-/* Of a counting image: what the lanes of a SIMD-group did together, the n-th time that each came to
- * one access.  The k-th of them touched `first` + `step` * k, or each[k]. */
+/* In a counting image: what the lanes of a SIMD-group did together, each coming to
+ * one access for the n-th time.  The k-th of them touched `first` + `step` * k, or each[k]. */
 typedef struct soft_together {
     soft_u64 next; /* where the next lane's would be; SOFT_NO_KEY: nowhere */
     soft_u64 step, first;
@@ -121,7 +121,7 @@ typedef struct soft_watch {
     soft_u32 thread; /* index in the threadgroup of the thread that runs */
     soft_u32 is_taken;
     soft_site *sites, *sites_end;
-    /* Of a counting image, else NULL: its accesses; how often each block of code that computes was
+    /* In a counting image, else NULL: its accesses; how often each block of code that computes was
      * carried out, and what it computes: lines "block line what type count". */
     soft_counted *counted, *counted_end;
     soft_u64 *executions, *executions_end;
@@ -147,7 +147,7 @@ typedef struct soft_runtime {
     void (*access)(const void *address, soft_u64 nbytes, soft_u32 how, soft_site *site);
     /* Never returns. */
     void (*stop)(soft_u32 why, soft_u64 first, soft_u64 second, const void *site);
-    /* Of counting images, instead of `access`. */
+    /* For counting images, instead of `access`. */
     void (*count)(const void *address, soft_counted *counted, const void *site);
 } soft_runtime;
 

@@ -71,7 +71,7 @@ SOFTMETAL_CONSTANTS(SQRT1_2, 0.707106781186547524400844362104849039f)
 #undef SOFTMETAL_CONSTANTS
 
 namespace metal {
-/* Of what has no limits.  MLX specialises the second for its own types. */
+/* For types without limits.  MLX specialises the second for its own types. */
 template <class T, class = void> struct _numeric_limits_impl {
     static constexpr bool is_specialized = false;
 };

@@ -210,7 +210,7 @@ SOFTMETAL_INLINE T sincos(T a, T &cosine) {
     cosine = cos(a);
     return sin(a);
 }
-/* Of vectors; `Other` is the type of the second. */
+/* For vectors; `Other` is the type of the second. */
 #define SOFTMETAL_BESIDE(c, name) name(a.c, other.c)
 #define SOFTMETAL_TWO(N, name, ...)                                                            \
     template <class T>                                                                         \
@@ -230,7 +230,7 @@ SOFTMETAL_TWO_EACH(4)
 #undef SOFTMETAL_BESIDE
 SOFTMETAL_ACCURACIES(metal::ldexp, metal::frexp, metal::modf, metal::sincos)
 
-/* Of floats and of integers. */
+/* For floats and integers. */
 SOFTMETAL_NUMBERS(1, abs, __builtin_fabsf(a), a < T(0) ? T(-a) : a)
 SOFTMETAL_NUMBERS(2, max, fmax(a, b), a < b ? b : a)
 SOFTMETAL_NUMBERS(2, min, fmin(a, b), b < a ? b : a)

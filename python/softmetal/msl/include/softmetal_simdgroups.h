@@ -53,7 +53,7 @@ template <class T> SOFTMETAL_CONVERGENT T turned(T data, int by, uint width) {
     neighbours at = {this_lane(), width};
     return shuffled(data, at.wrapped(at.place() + uint(by)));
 }
-/* What leaves the data at one end comes from the other end of `filling`.  Of a lane that is not
+/* What leaves the data at one end comes from the other end of `filling`.  For a lane that is not
  * there, it is the caller's filling: PyTorch's tests of its own reductions, which a Mac passes,
  * sum 28 lanes so. */
 template <class T> SOFTMETAL_CONVERGENT T filled(T data, T filling, int by, uint width) {

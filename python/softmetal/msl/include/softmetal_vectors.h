@@ -50,7 +50,7 @@ template <class T> using element_of = typename shape<T>::element;
 
 template <class S> using if_scalar = enable_if_t<is_arithmetic_v<S> || is_enum_v<S>>;
 
-/* Of a checked image: the kernel must not go on (SOFT_STOP_...). */
+/* Called by a checked image: the kernel must not go on (SOFT_STOP_...). */
 void stop_kernel(soft_u32 why, soft_u64 first, soft_u64 second);
 
 /* Which of N components an index names; a checked image reports one that is none. */
