@@ -27,6 +27,7 @@ DTYPES = [
 
 
 @pytest.mark.parametrize("count", [5, 1000], ids=["constant", "device"])
+@pytest.mark.some(1)
 def test_every_type_comes_and_goes(mx, run, count):
     for name in DTYPES:
         dtype = getattr(mx, name)
