@@ -18,8 +18,8 @@ INTERVAL = 0.5
 class Residency:
     """What `keep_resident` gives: the memory is wired until close(), or until this is collected."""
 
-    def __init__(self, device: _core.Device, buffers: tuple[_core.Buffer, ...]) -> None:
-        self._nbytes = sum(buffer.size for buffer in buffers)
+    def __init__(self, device: _core.Device, buffers: tuple[_core.Buffer, ...], nbytes: int) -> None:
+        self._nbytes = nbytes
         self._lock, self._stop = Lock(), Event()
         self._set = _core._residency_begin(device, buffers)
         self._is_supported = self._set is not None
@@ -126,7 +126,7 @@ def keep_resident(
             f"keep_resident: {nbytes} bytes are more than the {most} of the device's "
             "recommended_max_working_set_size, and a Mac that wires more stands still; give it fewer tensors."
         )
-    return Residency(device, tuple(buffers.values()))
+    return Residency(device, tuple(buffers.values()), nbytes)
 
 
 def buffers_of(given: Any) -> Iterator[_core.Buffer]:

@@ -27,7 +27,7 @@ PYTHON = sorted(
     for path in (ROOT / folder).rglob("*.py")
 )
 
-#: From the bottom to the top: a file includes files of its own folder or of one below.  the bridge is the door to Metal.
+#: From the bottom to the top: a file includes files of its own folder or of one below.
 FOLDERS = (
     "softmetal",
     "softmetal/checker",
