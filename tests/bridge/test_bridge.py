@@ -6,11 +6,11 @@ import mmap
 import re
 import textwrap
 import threading
-import time
 
 import numpy as np
 import pytest
 from children import output_of
+from eventually import until
 from held_work import gate
 from objc_messages import MANAGED, PRIVATE, encode_fill, foreign_buffer, gpu_fill, pool, send
 from places import INSIDE, SRC
@@ -49,10 +49,7 @@ def test_no_object_of_any_kind_is_left_behind():
         thread = threading.Thread(target=work_on_everything)
         thread.start()
         thread.join()
-    deadline = time.monotonic() + 5
-    while softmetal.live_objects(None) > before and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert softmetal.live_objects(None) <= before  # fewer: the last piece of work was not yet let go
+    until(lambda: softmetal.live_objects(None) <= before)  # fewer: the last piece of work was not yet let go
 
 
 @needs_softmetal
@@ -114,9 +111,7 @@ def test_host_memory_outlives_the_work_of_others_on_it(live_buffers, first):
         gc.collect()
         assert told == []
         assert softmetal.live_objects("MTLBuffer") == before + 1
-    deadline = time.monotonic() + 10
-    while not told and time.monotonic() < deadline:
-        time.sleep(0.005)
+    until(lambda: told)
     assert len(told) == 1
     assert live_buffers() == 0
     send(queue, "release", result=None)

@@ -7,6 +7,7 @@ import weakref
 import numpy as np
 import pytest
 from children import output_of
+from eventually import until
 
 import metal_dlpack as md
 from metal_dlpack import _core, residency, softmetal
@@ -56,10 +57,7 @@ def test_what_is_dropped_is_closed_and_its_thread_ends(monkeypatch):
     assert buffer() is None
     assert wired() >= MIB, "the set keeps the memory, not the Buffer"
     del kept
-    deadline = time.monotonic() + 20
-    while threading.active_count() > threads and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert threading.active_count() == threads
+    until(lambda: threading.active_count() == threads)
 
 
 def test_a_buffer_counts_once_and_lists_and_mappings_are_walked():

@@ -5,12 +5,12 @@ This torch has no memory on MPS, so how it would hold its own is said by the tes
 
 import _thread
 import operator
-import time
 
 import numpy as np
 import pytest
 from children import output_of
 from dlpack_structs import Producer
+from eventually import until
 
 import metal_dlpack as md
 from metal_dlpack import _core, explaining, torch_facts
@@ -111,9 +111,7 @@ def test_a_thread_that_runs_no_python_function_is_not_torch(mps):
     capsules = []
     ask = operator.methodcaller("__dlpack__", max_version=(1, 0))
     _thread.start_new_thread(capsules.extend, (map(ask, [md.zeros(4)]),))
-    deadline = time.monotonic() + 10
-    while not capsules and time.monotonic() < deadline:
-        time.sleep(0.001)
+    until(lambda: capsules)
     assert len(capsules) == 1
     assert asked == []
 

@@ -8,10 +8,10 @@ operators and our work is asked of torch itself: tests/torch_mps/test_torch_asyn
 import concurrent.futures
 import contextlib
 import ctypes
-import time
 
 import numpy as np
 import pytest
+from eventually import until
 from held_work import gate, held
 from law_programs import build_library
 from objc_messages import encode_fill, pool, send
@@ -293,10 +293,7 @@ def test_hand_overs_leave_no_object_of_torch_s_behind(torch, elsewhere, torch_qu
     torch_queue.loaded.standin_run_elsewhere(False)
     torch_queue.synchronize()
     assert softmetal.wait_idle()
-    deadline = time.monotonic() + 5  # the software Metal's threads let go after the work
-    while softmetal.live_objects("MTLCommandBuffer") > before and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert softmetal.live_objects("MTLCommandBuffer") <= before
+    until(lambda: softmetal.live_objects("MTLCommandBuffer") <= before)
 
 
 def test_a_job_on_a_thread_with_another_current_stream_is_not_encoded(torch_queue):
@@ -334,10 +331,7 @@ def test_work_of_torch_s_that_fails_is_waited_for_and_no_longer(torch_queue, set
     """A command buffer that fails signals nothing; what is wrong with it is torch's to tell."""
     settings(fail="commit@1=8")
     moment = torch_moment()
-    deadline = time.monotonic() + 10
-    while not moment.query() and time.monotonic() < deadline:
-        time.sleep(0.001)
-    assert moment.query()
+    until(moment.query)
 
 
 @pytest.mark.parametrize("what", ["no such file", "a library without them"])

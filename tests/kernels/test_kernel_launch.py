@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pytest
 from children import output_of
+from eventually import until
 from held_work import held
 
 import metal_dlpack as md
@@ -186,10 +187,7 @@ def test_a_call_lets_go_of_its_stream(fill):
     for _ in range(5):
         fill(x, 1.0, n=3, stream=md.Stream())
     md.default_device().synchronize()
-    deadline = time.monotonic() + 10  # a queue's thread lets go of it a moment after its work is done
-    while softmetal.live_objects("MTLCommandQueue") > before and time.monotonic() < deadline:
-        time.sleep(0.005)
-    assert softmetal.live_objects("MTLCommandQueue") <= before
+    until(lambda: softmetal.live_objects("MTLCommandQueue") <= before)
 
 
 def test_many_threads_call_one_kernel(fill):

@@ -6,6 +6,7 @@ import time
 
 import pytest
 from children import run_child
+from eventually import until
 
 import metal_dlpack as md
 
@@ -97,10 +98,7 @@ def test_no_thread_is_started_before_it_is_needed_and_none_stays(number):
     is_over.set()
     watcher.join()
     assert max(seen) > before + 1
-    end = time.monotonic() + 5
-    while len(os.listdir("/proc/self/task")) > before and time.monotonic() < end:
-        time.sleep(0.001)  # the system lists a thread a moment longer than it can be joined
-    assert len(os.listdir("/proc/self/task")) <= before
+    until(lambda: len(os.listdir("/proc/self/task")) <= before)
 
 
 def test_a_large_copy_lets_other_python_threads_run(number):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from children import run_child
+from eventually import until
 from places import KIT, PACKAGES, ROOT, python_path
 
 #: A module that hangs when it is imported, with a process of its own; both write down who they are.
@@ -50,13 +51,6 @@ def is_running(pid):
         return False
 
 
-def wait_until(is_so, seconds=20):
-    deadline = time.monotonic() + seconds
-    while not is_so() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return is_so()
-
-
 def heed_signals():
     """Also where the tests run under nohup or behind a `&`, whose children ignore these."""
     for number in (signal.SIGHUP, signal.SIGINT):
@@ -75,7 +69,7 @@ def started(tmp_path):
         environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{python_path()}", "PIDS": str(tmp_path)}
         command = [sys.executable, *arguments]
         parents.append(subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, preexec_fn=heed_signals))
-        assert wait_until(lambda: (tmp_path / "child").exists() or parents[0].poll() is not None, 60)
+        until(lambda: (tmp_path / "child").exists() or parents[0].poll() is not None, 60)
         pids.extend(int((tmp_path / name).read_text()) for name in ("child", "grandchild"))
         assert all(map(is_running, pids))
         return parents[0], pids
@@ -94,7 +88,7 @@ def started(tmp_path):
 def test_a_child_ends_with_a_parent_that_is_killed(started, arguments, hang):
     parent, pids = started(arguments, hang)
     parent.kill()
-    assert wait_until(lambda: not any(map(is_running, pids)))
+    until(lambda: not any(map(is_running, pids)))
 
 
 @linux_only
@@ -105,7 +99,7 @@ def test_a_child_ends_with_a_parent_that_is_killed(started, arguments, hang):
 def test_a_child_ends_with_a_parent_that_is_stopped(started, arguments, number):
     parent, pids = started(arguments, "time.sleep(60)")
     parent.send_signal(number)
-    assert wait_until(lambda: not any(map(is_running, pids)))
+    until(lambda: not any(map(is_running, pids)))
     parent.wait(20)
 
 
@@ -124,12 +118,12 @@ def test_a_child_that_watches_its_parent_ends_its_group_after_it(tmp_path):
     environment = {**os.environ, "PYTHONPATH": python_path()}
     with subprocess.Popen([sys.executable, "-c", starter], env=environment) as parent:
         place = tmp_path / "pids"
-        assert wait_until(lambda: place.exists() and place.read_text().endswith("."), 60)
+        until(lambda: place.exists() and place.read_text().endswith("."), 60)
         pids = [int(word) for word in place.read_text().split()[:2]]
         time.sleep(0.3)
         assert all(map(is_running, pids))
         parent.kill()
-    assert wait_until(lambda: not any(map(is_running, pids)))
+    until(lambda: not any(map(is_running, pids)))
 
 
 def test_only_one_module_starts_processes():

@@ -3,9 +3,9 @@
 import os
 import pickle
 import sys
-import time
 
 import pytest
+from eventually import until
 
 pytest.importorskip("joblib")
 
@@ -65,10 +65,7 @@ def test_a_large_array_is_mapped_in_the_workers_as_numpy_s_is(mmap_mode):
     assert ours["can write"] == theirs["can write"]
     assert ours["file"] is not None
     assert again["file"] == ours["file"], "an Array that goes twice is written once"
-    deadline = time.monotonic() + 30  # joblib's tracker removes them, a process of its own
-    while (os.path.exists(ours["file"]) or os.path.exists(theirs["file"])) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not os.path.exists(ours["file"])
+    until(lambda: not os.path.exists(ours["file"]), patience=30)  # joblib's tracker removes it, a process of its own
 
 
 def test_what_is_below_the_limit_goes_by_value_and_can_be_written():

@@ -7,7 +7,6 @@ import os
 import random
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import file_cases as cases
@@ -16,6 +15,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from children import output_of, run_child
+from eventually import until
 from file_cases import entry, safetensors_bytes
 from safetensors.numpy import save_file
 
@@ -52,10 +52,8 @@ def nothing_left(live_buffers):
     before = held_by_the_process()
     yield
     gc.collect()
-    until = time.monotonic() + 2
-    while held_by_the_process() != before and time.monotonic() < until:  # a thread's last steps are the system's
-        time.sleep(0.001)
-    assert (live_buffers(), held_by_the_process()) == (0, before)
+    until(lambda: held_by_the_process() == before)  # a thread's last steps are the system's
+    assert live_buffers() == 0
 
 
 def held_by_the_process():

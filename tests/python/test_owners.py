@@ -1,24 +1,17 @@
 """Owners of foreign memory: let go once, by the interpreter they belong to, whoever asks for it."""
 
-import time
 import weakref
 
 import pytest
 from children import output_of
 from dlpack_structs import Producer, delete_on_raw_threads, open_capsule
+from eventually import until
 
 import metal_dlpack as md
 
 
 class Owner:
     pass
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline, "the owner was never let go"
-        time.sleep(0.001)
 
 
 def owned_export():
@@ -36,14 +29,14 @@ def test_a_foreign_tensor_is_deleted_with_the_gil_after_a_deleter_without_it(liv
     opened = open_capsule(md.from_dlpack(producer).__dlpack__())
     assert producer.deletions == 0
     delete_on_raw_threads([opened])
-    wait_until(lambda: producer.deletions)
+    until(lambda: producer.deletions)
     assert producer.deletions == 1
 
 
 def test_many_owners_from_many_raw_threads(live_buffers):
     exports = [owned_export() for _ in range(500)]
     delete_on_raw_threads([opened for _, opened in exports])
-    wait_until(lambda: all(alive() is None for alive, _ in exports))
+    until(lambda: all(alive() is None for alive, _ in exports))
 
 
 def test_an_exception_in_flight_survives_an_owners_end(live_buffers):

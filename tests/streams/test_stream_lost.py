@@ -3,12 +3,12 @@
 import gc
 import itertools
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from children import run_child
+from eventually import until
 from objc_messages import SHARED, foreign_buffer, send
 
 import metal_dlpack as md
@@ -39,14 +39,6 @@ def failing(settings):
             settings(fail=None)
 
     return Failing
-
-
-def until(holds):
-    """A finished command buffer is cleaned up after on a Metal thread."""
-    deadline = time.monotonic() + 5
-    while not holds() and time.monotonic() < deadline:
-        time.sleep(0.001)
-    assert holds()
 
 
 def settle(array):
