@@ -14,18 +14,18 @@ from pathlib import Path
 import graph
 import pytest
 from children import output_of
-from places import PACKAGES, ROOT, SRC, TESTS
+from places import PACKAGES, ROOT, SRC, TESTS, python_files
 
 import metal_dlpack as md
 from metal_dlpack import _core
 
 SOURCES = graph.files()
 CORE = [path for path in SOURCES if SRC / "softmetal" not in path.parents]
-PYTHON = sorted(
+PYTHON = [
     path
     for folder in ("python", "kit", "tests", "tools", "examples", "benchmarks")
-    for path in (ROOT / folder).rglob("*.py")
-)
+    for path in python_files(ROOT / folder)
+]
 
 #: From the bottom to the top: a file includes files of its own folder or of one below.
 FOLDERS = (

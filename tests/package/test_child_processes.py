@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from children import run_child
 from eventually import until
-from places import KIT, PACKAGES, ROOT, python_path
+from places import KIT, PACKAGES, ROOT, python_files, python_path
 
 #: A module that hangs when it is imported, with a process of its own; both write down who they are.
 HANGS = """
@@ -134,7 +134,7 @@ def test_only_one_module_starts_processes():
     found = {
         path.relative_to(ROOT).as_posix()
         for root in (PACKAGES, KIT)
-        for path in root.rglob("*.py")
+        for path in python_files(root)
         if starts.search(path.read_text())
     }
     assert found == {"kit/dlpack_conformance/tied_process.py"}

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-from places import KIT, PACKAGES, SRC, dlpack_include
+from places import KIT, PACKAGES, SRC, dlpack_include, python_files
 
 Graph = dict[str, set[str]]
 
@@ -113,7 +113,7 @@ def import_graph() -> Graph:
 
     import_module and __import__ count where their name is written out.  One put together at run time is not seen.
     """
-    modules = {module_name(path): path for root in (PACKAGES, KIT) for path in root.rglob("*.py")}
+    modules = {module_name(path): path for root in (PACKAGES, KIT) for path in python_files(root)}
     stubs = {module_name(path) for path in PACKAGES.rglob("*.pyi")}  # what they import is for type checkers
     needs: Graph = {name: set() for name in stubs}
     for name, path in modules.items():

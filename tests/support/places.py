@@ -17,6 +17,11 @@ SUPPORT = TESTS / "support"
 C_FILES = TESTS / "c"
 
 
+def python_files(folder: Path) -> list[Path]:
+    """Its modules, without the copies that building the kit's wheel leaves in kit/build."""
+    return [path for path in sorted(folder.rglob("*.py")) if KIT / "build" not in path.parents]
+
+
 def python_path() -> str:
     """PYTHONPATH for a child process that imports the modules of tests/support."""
     return os.pathsep.join(filter(None, [str(SUPPORT), os.environ.get("PYTHONPATH")]))
