@@ -8,7 +8,7 @@ import pytest
 
 import metal_dlpack as md
 from softmetal import report as reports
-from softmetal.report import building, page, sarif
+from softmetal.report import building, page, sarif, text
 
 pytestmark = [pytest.mark.needs_kernels, pytest.mark.needs_softmetal]
 
@@ -55,6 +55,14 @@ def test_what_apples_compilers_get_wrong_is_advice(name, reported):
     assert [one["advice"] for one in report["findings"]] == [True] * len(kinds)
     assert [one["accesses"][0]["source_line"] for one in report["findings"]] == [line] * len(kinds)
     jsonschema.Draft202012Validator(SCHEMA).validate(report)
+
+
+def test_advice_that_is_known_is_silenced(reported):
+    lib = md.Library(SOURCE % ("", f"threadgroup_barrier(v ? {FLAGS}); // softmetal: benign never on such a Mac"))
+    report = reported(lambda: lib.f(md.zeros(32), 1, b"\1\0\0\0", n=32))
+    (advice,) = report["findings"]
+    assert advice["silenced"]["reason"] == "never on such a Mac"
+    assert report["unused_silences"] == [] and text.advice(report) == []
 
 
 FILL = """#include <metal_stdlib>

@@ -9,7 +9,7 @@ from typing import Any
 from metal_dlpack.language.signatures import without_comments
 from softmetal.msl import for_softmetal
 
-from . import places
+from . import places, silences
 from .recording import FindingRecord, KernelRecord, advised
 
 _SMALL = re.compile(r"\bmax_total_threads_per_threadgroup\s*\(\s*(\d+)\s*\)")
@@ -67,6 +67,7 @@ def _bracketed(text: str, opening: int) -> str:
 def _record(record: KernelRecord, source: str, kind: str, text: str, line: str) -> FindingRecord:
     told = advised(record.kernel, record.image, kind, text)
     told["places"] = list(_places(source, re.compile(line)))[:1]
+    told["silence"] = next((silences.used_at(record.image, place) for place, *_ in told["places"]), None)
     return FindingRecord(told, record.first, record.launches, record.launches)
 
 

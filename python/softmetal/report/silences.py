@@ -59,10 +59,17 @@ def silenced(image: str, rows: bytes) -> bytes:
     Behind these bytes come the rows as the user knows them, for a message.
     """
     texts = [rows[at : at + ROW_NBYTES].rstrip(b"\0").decode() for at in range(0, len(rows), ROW_NBYTES)]
-    found = [of_row(image, text) for text in texts]
-    _used.update(one for one in found if one is not None)
+    found = [used_at(image, text) for text in texts]
     shown = (for_softmetal.row(places.shown(image, text), ROW_NBYTES) for text in texts)
     return bytes(one is not None for one in found) + b"".join(shown)
+
+
+def used_at(image: str, row: str) -> Silence | None:
+    """What silences a finding at this line, which was found."""
+    silence = of_row(image, row)
+    if silence is not None:
+        _used.add(silence)
+    return silence
 
 
 def of_row(image: str, row: str) -> Silence | None:
