@@ -1,5 +1,6 @@
 """How many threads a call makes, in which groups, on which stream; and what it costs."""
 
+import os
 import re
 import sys
 import threading
@@ -204,6 +205,44 @@ def test_many_threads_call_one_kernel(fill):
         thread.join()
     for number, array in enumerate(arrays):
         assert set(array.tolist()) == {49.0 + number}
+
+
+MANY_THREADS = """
+import os, resource, threading
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+import metal_dlpack as md
+source = "kernel void k(device float *p, uint i [[thread_position_in_grid]]) { p[i] += 1; }"
+kernel, stream, launches = md.kernel("#include <metal_stdlib>\\nusing namespace metal;\\n" + source), md.Stream(), 300
+
+def work():
+    x = md.zeros(64)
+    for _ in range(launches):
+        kernel(x, n=64, stream=stream)
+    stream.synchronize()
+    assert set(x.tolist()) == {launches}
+
+def cost(count):
+    used = lambda: sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
+    before, threads = used(), [threading.Thread(target=work) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return (used() - before) / count
+
+cost(8)
+print(min(cost(96) / cost(8) for _ in range(3)))
+"""
+
+
+@pytest.mark.long
+@pytest.mark.needs_softmetal
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="asks for one processor")
+def test_more_threads_than_a_stream_has_places_cost_no_more_each():
+    """The CPU time of 96 threads on one processor, beside that of eight: who waits is woken for its own work alone."""
+    assert (
+        float(output_of(MANY_THREADS, SOFTMETAL_KERNEL_THREADS="1")) < 4
+    )  # 1.5 to 3; 7 to 30 where each change wakes all
 
 
 def test_what_a_kernel_uses_lives_until_it_is_done(fill, live_buffers):

@@ -31,6 +31,7 @@
     _lane = queue->_lane;
     _slot.owner = self;
     _retains = retains;
+    pthread_cond_init(&_changed, NULL);
     return self;
 }
 
@@ -40,11 +41,13 @@
         pthread_mutex_lock(&_lane->lock);
         if (_slot.is_placed) {
             soft_lane_remove(_lane, &_slot);
+            pthread_cond_signal(&_lane->work); /* the next one may be committed */
         }
         pthread_mutex_unlock(&_lane->lock);
         if (!_isFinished) {
             soft_lane_leave(_lane);
         }
+        pthread_cond_destroy(&_changed);
     }
     [self releaseKept];
     for (size_t index = 0; index < _infoCount; index++) {
@@ -127,10 +130,7 @@ release_handlers(soft_handlers *handlers)
 
 - (void)setStatus:(MTLCommandBufferStatus)status
 {
-    pthread_mutex_lock(&_lane->lock);
     __atomic_store_n(&_status, status, __ATOMIC_RELEASE);
-    pthread_cond_broadcast(&_lane->changed);
-    pthread_mutex_unlock(&_lane->lock);
 }
 
 - (NSError *)error
@@ -292,7 +292,7 @@ read_time(soft_lane *lane, const double *time)
     }
     _slot.is_committed = true;
     __atomic_store_n(&_status, MTLCommandBufferStatusCommitted, __ATOMIC_RELEASE);
-    pthread_cond_broadcast(&_lane->changed);
+    pthread_cond_signal(&_lane->work);
     pthread_mutex_unlock(&_lane->lock);
 }
 
@@ -308,7 +308,7 @@ read_time(soft_lane *lane, const double *time)
 {
     pthread_mutex_lock(&_lane->lock);
     while (!*flag) {
-        pthread_cond_wait(&_lane->changed, &_lane->lock);
+        pthread_cond_wait(&_changed, &_lane->lock);
     }
     pthread_mutex_unlock(&_lane->lock);
 }

@@ -152,11 +152,12 @@ typedef struct soft_handlers {
     id *_kept; /* each owned (+1) until completion */
     size_t _keptCount, _keptCapacity;
     soft_handlers _scheduledHandlers, _completedHandlers;
-    MTLCommandBufferStatus _status;             /* behind the lane's lock, as all below */
-    BOOL _isScheduled;                          /* its scheduled handlers have run */
-    BOOL _isFinished;                           /* its completed handlers have run */
-    int _injected;                              /* the code it has to end with, or 0 */
-    NSError *_error;                            /* owned (+1) */
+    MTLCommandBufferStatus _status; /* atomic */
+    pthread_cond_t _changed;        /* who waits for it; behind the lane's lock, as all below */
+    BOOL _isScheduled;              /* its scheduled handlers have run */
+    BOOL _isFinished;               /* its completed handlers have run */
+    int _injected;                  /* the code it has to end with, or 0 */
+    NSError *_error;                /* owned (+1) */
     double _scheduleTime, _startTime, _endTime; /* seconds */
 }
 - (instancetype)initWithQueue:(SoftMetalQueue *)queue retains:(BOOL)retains;

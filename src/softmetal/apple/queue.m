@@ -45,7 +45,7 @@
         if (!soft_process_is_forked()) {
             pthread_mutex_lock(&_lane->lock);
             _lane->is_closed = true;
-            pthread_cond_broadcast(&_lane->changed);
+            pthread_cond_signal(&_lane->work);
             pthread_mutex_unlock(&_lane->lock);
         }
         soft_lane_release(_lane);

@@ -48,7 +48,7 @@ take_first(soft_lane *lane, BOOL waits)
     pthread_mutex_lock(&lane->lock);
     while (waits && !soft_process_is_exiting() && !has_committed(lane) &&
            !(lane->is_closed && TAILQ_EMPTY(&lane->slots))) {
-        pthread_cond_wait(&lane->changed, &lane->lock);
+        pthread_cond_wait(&lane->work, &lane->lock);
     }
     if (!soft_process_is_exiting() && has_committed(lane)) {
         soft_slot *first = TAILQ_FIRST(&lane->slots);
@@ -105,7 +105,7 @@ add_to_batch(struct batch *batch, SoftMetalCommandBuffer *buffer)
     buffer->_isScheduled = YES;
     buffer->_scheduleTime = begin;
     buffer->_startTime = now_in_seconds();
-    pthread_cond_broadcast(&lane->changed);
+    pthread_cond_broadcast(&buffer->_changed);
     pthread_mutex_unlock(&lane->lock);
     soft_races_begin(buffer->_order, lane->races, buffer->_program.pass_count);
     batch->buffers[batch->count] = buffer;
@@ -176,17 +176,17 @@ set_error(SoftMetalCommandBuffer *buffer, int code, const char *told)
     }
 }
 
-/* The worker's reference goes before the waiters wake, so that a waiter who counts objects
- * finds only its own. */
+/* The worker's reference goes before the waiters hold the lock, so that a waiter who counts objects
+ * finds only its own; and after they are woken, since then the buffer may go. */
 static void
 finish(SoftMetalCommandBuffer *buffer)
 {
     soft_lane *lane = buffer->_lane;
     pthread_mutex_lock(&lane->lock);
     buffer->_isFinished = YES;
-    lane->in_flight -= 1;
+    soft_lane_make_room(lane);
+    pthread_cond_broadcast(&buffer->_changed);
     BOOL last = !soft_object_count_if_above(buffer, 1, -1);
-    pthread_cond_broadcast(&lane->changed);
     pthread_mutex_unlock(&lane->lock);
     if (last) {
         [buffer release];

@@ -22,7 +22,8 @@ soft_lane_new(uint64_t limit)
         return NULL;
     }
     pthread_mutex_init(&lane->lock, NULL);
-    soft_monotonic_init_cond(&lane->changed);
+    soft_monotonic_init_cond(&lane->work);
+    soft_monotonic_init_cond(&lane->room);
     TAILQ_INIT(&lane->slots);
     lane->references = 1;
     lane->limit = limit;
@@ -53,7 +54,8 @@ soft_lane_release(soft_lane *lane)
     LIST_REMOVE(lane, lanes);
     pthread_mutex_unlock(&list_lock);
     soft_race_queue_free(lane->races);
-    pthread_cond_destroy(&lane->changed);
+    pthread_cond_destroy(&lane->work);
+    pthread_cond_destroy(&lane->room);
     pthread_mutex_destroy(&lane->lock);
     free(lane);
 }
@@ -64,7 +66,7 @@ soft_lane_enter(soft_lane *lane, uint64_t deadline_ns)
     /* mutant survives (dropped lock): ThreadSanitizer sees it */
     pthread_mutex_lock(&lane->lock);
     while (lane->in_flight >= lane->limit && soft_monotonic_ns() < deadline_ns) {
-        soft_monotonic_wait(&lane->changed, &lane->lock, deadline_ns);
+        soft_monotonic_wait(&lane->room, &lane->lock, deadline_ns);
     }
     bool entered = lane->in_flight < lane->limit;
     lane->in_flight += entered;
@@ -76,9 +78,15 @@ void
 soft_lane_leave(soft_lane *lane)
 {
     pthread_mutex_lock(&lane->lock);
-    lane->in_flight -= 1;
-    pthread_cond_broadcast(&lane->changed);
+    soft_lane_make_room(lane);
     pthread_mutex_unlock(&lane->lock);
+}
+
+void
+soft_lane_make_room(soft_lane *lane)
+{
+    lane->in_flight -= 1;
+    pthread_cond_signal(&lane->room);
 }
 
 void
@@ -100,7 +108,7 @@ soft_lane_sleep(soft_lane *lane, uint64_t deadline_ns)
 {
     pthread_mutex_lock(&lane->lock);
     while (!soft_process_is_exiting() && soft_monotonic_ns() < deadline_ns) {
-        soft_monotonic_wait(&lane->changed, &lane->lock, deadline_ns);
+        soft_monotonic_wait(&lane->work, &lane->lock, deadline_ns);
     }
     pthread_mutex_unlock(&lane->lock);
     return !soft_process_is_exiting();
@@ -114,7 +122,7 @@ soft_lane_wake_all(void)
     LIST_FOREACH(lane, &lanes, lanes)
     {
         pthread_mutex_lock(&lane->lock);
-        pthread_cond_broadcast(&lane->changed);
+        pthread_cond_signal(&lane->work);
         pthread_mutex_unlock(&lane->lock);
     }
     pthread_mutex_unlock(&list_lock);

@@ -39,7 +39,9 @@ typedef struct soft_slot {
  */
 typedef struct soft_lane {
     pthread_mutex_t lock;
-    pthread_cond_t changed;
+    pthread_cond_t
+        work; /* the worker alone waits: something is committed, or the process exits */
+    pthread_cond_t room; /* each place that is left wakes one who waits for it */
     long references;
     TAILQ_HEAD(, soft_slot) slots;
     uint64_t limit, in_flight; /* command buffers that exist and have not completed */
@@ -59,11 +61,12 @@ void soft_lane_release(soft_lane *lane);
 /* Take one of `limit` places, waiting for it until `deadline_ns`.  False if the time is up. */
 bool soft_lane_enter(soft_lane *lane, uint64_t deadline_ns);
 void soft_lane_leave(soft_lane *lane);
+void soft_lane_make_room(soft_lane *lane); /* leaves; `lock` held */
 
 void soft_lane_place(soft_lane *lane, soft_slot *slot);  /* at the end; `lock` held */
 void soft_lane_remove(soft_lane *lane, soft_slot *slot); /* `lock` held */
 
-/* Sleep until the deadline.  False, at once, when the process exits. */
+/* The worker sleeps until the deadline.  False, at once, when the process exits. */
 bool soft_lane_sleep(soft_lane *lane, uint64_t deadline_ns);
 void soft_lane_wake_all(void); /* every lane: the process exits */
 
