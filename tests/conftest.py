@@ -98,7 +98,20 @@ def pytest_configure(config):
 
 
 #: What takes a worker longest is begun first, so that all workers end together.
-FIRST = ("package", "hostile", "kernels", "house", "module", "softmetal", "msl")
+FIRST = (
+    "package",
+    "torch_mps",
+    "report",
+    "kernels",
+    "mlx_kernels",
+    "hostile",
+    "msl",
+    "exchange",
+    "house",
+    "array",
+    "module",
+    "softmetal",
+)
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m looks
