@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, note, settings
 from hypothesis import strategies as st
+from machine import tries
 
 import metal_dlpack as md
 
@@ -138,7 +139,7 @@ def assert_same(ours, theirs, base):
 
 
 @given(st.data())
-@settings(max_examples=300)
+@settings(max_examples=tries(300))
 def test_a_chain_of_views_is_numpy_s(data):
     shape = data.draw(st.lists(st.sampled_from([0, 1, 2, 3, 4, 4, 6, 8]), max_size=4))
     assume(np.prod(shape) < 600)

@@ -9,6 +9,7 @@ import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+from machine import tries
 
 import metal_dlpack as md
 
@@ -111,7 +112,7 @@ EXACT_NUMBERS = st.one_of(
 LARGEST = {"float16": 65504, "bfloat16": 3.38e38, "float32": 3.4e38, "float64": 1.7e308}
 
 
-@hypothesis.settings(max_examples=600)
+@hypothesis.settings(max_examples=tries(600))
 @hypothesis.given(value=EXACT_NUMBERS, name=st.sampled_from([*WIDTHS, *INTEGERS, "bool"]))
 def test_a_number_becomes_the_nearest_of_its_type_rounded_once_or_is_out_of_range(value, name):
     exact = fractions.Fraction(int(value) if isinstance(value, np.uint64) else value)

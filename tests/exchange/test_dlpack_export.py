@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from dlpack_structs import IS_COPIED, IS_PADDED, READ_ONLY, open_capsule
 from held_work import held
+from machine import tries
 
 import metal_dlpack as md
 
@@ -151,8 +152,9 @@ def test_every_combination_of_keywords_does_what_the_standard_says(live_buffers,
             make, _, _ = KINDS[kind]
             array, stream = make(), md.Stream()
             streams = {"Stream": stream, "handle": stream.handle}
-            count = 0
-            for asked in itertools.product(STREAMS, VERSIONS, DEVICES, COPIES):
+            combinations = list(itertools.product(STREAMS, VERSIONS, DEVICES, COPIES))
+            assert len(combinations) == 1176
+            for asked in combinations[:: 1176 // tries(1176)]:  # 1 or 5, which divides no list's length
                 names = ("stream", "max_version", "dl_device", "copy")
                 keywords = {n: v for n, v in zip(names, asked, strict=True) if v is not ABSENT}
                 if keywords.get("stream") in streams:
@@ -168,8 +170,6 @@ def test_every_combination_of_keywords_does_what_the_standard_says(live_buffers,
                 else:
                     assert not expected, keywords
                     check_capsule(array, kind, capsule, *asked[1:])
-                count += 1
-            assert count == 1176
 
 
 @pytest.mark.rule("export-host-view")

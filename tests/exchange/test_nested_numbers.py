@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from machine import tries
 
 import metal_dlpack as md
 
@@ -121,7 +122,7 @@ def nested(draw):
     return build(0)
 
 
-@settings(max_examples=200)
+@settings(max_examples=tries(200))
 @given(value=nested())
 @example([])
 @example([[], []])
@@ -145,7 +146,7 @@ def test_lists_are_numpys_and_the_same_without_numpy(without_numpy, value):
     assert made[: len(wanted)] == wanted
 
 
-@settings(max_examples=100)
+@settings(max_examples=tries(100))
 @given(value=nested(), name=st.sampled_from(["bool", "int8", "uint64", "float16", "bfloat16", "complex64", "int4"]))
 def test_lists_with_a_dtype_need_no_numpy(without_numpy, value, name):
     assert ours(value, name) == without_numpy(value, name)

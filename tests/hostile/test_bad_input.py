@@ -17,7 +17,7 @@ from hostile.cases import METAL, TAKEN, verdict
 from hostile.faults import ROOM
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from machine import FINDS_LEAKS
+from machine import tries
 
 import metal_dlpack as md
 import softmetal
@@ -59,7 +59,7 @@ def let_go():
     md.from_dlpack(md.zeros(1))
 
 
-@settings(max_examples=150 if FINDS_LEAKS else 400)
+@settings(max_examples=tries(400))
 @given(tensors(), st.sampled_from([None, True, False]))
 @pytest.mark.rule("import-overflow", "import-bounds")
 def test_any_metal_tensor_is_taken_within_its_buffer_or_refused(fields, copy):

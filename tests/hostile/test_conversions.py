@@ -6,6 +6,7 @@ that who has only borrowed it dies.  tests/house/test_holding.py reads the sourc
 
 import pytest
 from children import run_child
+from machine import tries
 
 pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_kernels]
 
@@ -25,9 +26,9 @@ def counts(part, *arguments):
 
 
 def test_no_conversion_of_an_argument_takes_away_what_a_call_still_uses():
-    tried, struck = counts("doors", 0, 1)
-    assert tried > 15_000
-    assert struck > 110, "most parameters are converted by code of their own"
+    tried, struck = counts("doors", 0, 5 // tries(5))
+    assert tried > tries(15_000)
+    assert struck > tries(110), "most parameters are converted by code of their own"
 
 
 def test_no_other_thread_closes_a_buffer_that_a_call_still_uses():

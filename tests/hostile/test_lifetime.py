@@ -9,6 +9,7 @@ from children import output_of
 from dlpack_structs import Producer, delete_on_raw_threads, open_capsule
 from held_work import held
 from leftovers import left_by
+from machine import tries
 from objc_messages import SHARED, foreign_buffer
 from places import TOOLS
 
@@ -250,7 +251,7 @@ def test_a_thread_that_lets_go_while_python_ends_does_no_harm():
         for _ in range(4):
             threading.Thread(target=work, daemon=True).start()
     """
-    for _ in range(5):
+    for _ in range(tries(5)):
         output_of(code)
 
 

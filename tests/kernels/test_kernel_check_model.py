@@ -13,6 +13,7 @@ import re
 import numpy as np
 import pytest
 from kernel_images import quickly
+from machine import tries
 
 import _metal_dlpack_pytest as plugin
 import metal_dlpack as md
@@ -20,7 +21,7 @@ import softmetal
 
 pytestmark = [pytest.mark.needs_kernels, pytest.mark.needs_softmetal]
 
-ACCESSES, PATTERNS, NBYTES = 6, 25, 2048
+ACCESSES, PATTERNS, NBYTES = 6, tries(25), 2048
 #: Threadgroups of a row, and of rows that are not as long as a block of the checker's memory or longer.
 SHAPES = [(64, 1), (16, 4), (24, 2), (5, 3)]
 #: Types that may lie at any address.

@@ -11,6 +11,7 @@ import pytest
 from dlpack_structs import IS_COPIED, Producer, capsule_name
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from machine import tries
 
 import metal_dlpack as md
 
@@ -66,7 +67,7 @@ def ndarray_of(view):
     return as_strided(base, shape, [step * itemsize for step in strides])
 
 
-@settings(max_examples=400)
+@settings(max_examples=tries(400))
 @given(views(), views())
 @pytest.mark.rule("shares-memory")
 def test_the_answer_is_that_of_the_sets_of_bytes(one, other):
@@ -78,7 +79,7 @@ def test_the_answer_is_that_of_the_sets_of_bytes(one, other):
     assert md.shares_memory(ndarray_of(one), ndarray_of(other)) is expected
 
 
-@settings(max_examples=300)
+@settings(max_examples=tries(300))
 @given(
     st.integers(1, 10**6),
     st.integers(1, 10**6),

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 from children import run_child
 from file_cases import entry, gguf_bytes, safetensors_bytes
-from machine import SANITIZER
+from machine import SANITIZER, tries
 from places import DOCS, EXAMPLES, ROOT
 
 import metal_dlpack as md
@@ -831,7 +831,7 @@ PIECES += ['""', "[]", "{}", "F4", "U8"]
 
 
 @pytest.mark.needs_no_sanitizer  # Python alone, and slow under it
-@hypothesis.settings(max_examples=500)
+@hypothesis.settings(max_examples=tries(500))
 @hypothesis.given(
     text=st.sampled_from(SOUND_HEADERS),
     slips=st.lists(st.tuples(st.integers(0, 160), st.integers(0, 3), st.sampled_from(["", *PIECES])), max_size=2),

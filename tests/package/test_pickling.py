@@ -15,6 +15,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from children import output_of
+from machine import tries
 
 import metal_dlpack as md
 from metal_dlpack import pickling
@@ -75,7 +76,7 @@ def any_arrays(draw):
 
 
 @pytest.mark.parametrize("has_joblib", [False, True])
-@hypothesis.settings(max_examples=200)
+@hypothesis.settings(max_examples=tries(200))
 @hypothesis.given(any_arrays(), st.sampled_from(PROTOCOLS), st.booleans())
 def test_any_array_is_kept(has_joblib, array, protocol, is_out_of_band):
     """And nothing goes of what a view leaves out."""

@@ -6,6 +6,7 @@ import pytest
 from children import output_of
 from dlpack_structs import Producer, delete_on_raw_threads, open_capsule
 from eventually import until
+from machine import tries
 
 import metal_dlpack as md
 
@@ -87,7 +88,7 @@ def test_a_long_chain_of_owners_does_not_overflow_the_stack(step):
         import metal_dlpack as md
         a = md.zeros(4)
         memory = a.buffer
-        for _ in range(100_000):
+        for _ in range({tries(100_000)}):
             a = {step}
         del a
         memory.close()

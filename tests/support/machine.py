@@ -12,11 +12,14 @@ import softmetal
 IS_MAC = sys.platform == "darwin"
 HAS_SOFTMETAL = softmetal.is_present()
 SANITIZER = os.environ.get("METAL_DLPACK_SANITIZE", "")
-#: What the tests leave allocated is a failure, and every allocation is slow.
-FINDS_LEAKS = "detect_leaks=1" in os.environ.get("ASAN_OPTIONS", "")
 #: PyDict_SetDefaultRef of these returns 0 where it had no memory (python/cpython#136338), and types are made with it:
 #: the type's next name ends the process.
 BREAKS_TYPES = (3, 13) <= sys.version_info < (3, 13, 6)
+
+
+def tries(count: int) -> int:
+    """How often a test of many random cases tries: a fifth under a sanitizer, which looks at paths, and not at values."""
+    return max(1, count // 5) if SANITIZER else count
 
 
 def has_module(name: str) -> bool:

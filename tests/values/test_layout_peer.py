@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machine import has_module
+from machine import has_module, tries
 
 import metal_dlpack as md
 
@@ -19,7 +19,7 @@ else:
     Peer = None
 
 Ours = md.StridedLayout
-MANY = hypothesis.settings(max_examples=100)
+MANY = hypothesis.settings(max_examples=tries(100))
 
 #: Where the two differ on purpose: name -> why, and rows (what is asked, the peer's answer, ours).  A class of exceptions
 #: is the answer of who refuses.  `same_outcome` allows some of them by name.
@@ -337,14 +337,14 @@ def check_operations(pair, data):
 
 
 @given(pairs(), st.data())
-@hypothesis.settings(max_examples=150)
+@hypothesis.settings(max_examples=tries(150))
 def test_operations_one_after_another(pair, data):
     check_operations(pair, data)
 
 
 @pytest.mark.long
 @given(pairs(), st.data())
-@hypothesis.settings(max_examples=2000)
+@hypothesis.settings(max_examples=tries(2000))
 def test_many_operations_one_after_another(pair, data):
     check_operations(pair, data)
 
@@ -386,7 +386,7 @@ far_shapes = st.lists(st.one_of(extents, far.map(abs)), max_size=4).map(tuple)
 
 
 @given(arguments(strides=st.one_of(far, st.integers(-3, 3)), shapes=small_shapes | far_shapes), st.data())
-@hypothesis.settings(max_examples=200)
+@hypothesis.settings(max_examples=tries(200))
 def test_far_layouts_never_answer_wrongly(values, data):
     """Near the ends of 64 bits: what both answer is the same, and ours refuses no more than what overflows."""
     made = same_outcome(lambda layout: layout(*values), Ours, Peer, allowed=FAR)

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from machine import tries
 
 import metal_dlpack as md
 
 Layout = md.StridedLayout
-MANY = hypothesis.settings(max_examples=100)
+MANY = hypothesis.settings(max_examples=tries(100))
 shapes = st.lists(st.sampled_from([0, 1, 1, 2, 3, 4, 6]), max_size=5).map(tuple)
 
 
