@@ -7,13 +7,14 @@ import textwrap
 import pytest
 from children import run_child
 from places import DOCS
+from recipes import recipe
 
 import _metal_dlpack_pytest
 import softmetal
 
 GUIDE = (DOCS / "testing.md").read_text()
 PLUGIN = GUIDE[GUIDE.index("## Options") :]
-ANSWERS = (DOCS / "faq.md").read_text()
+SWITCH_ON = recipe("softmetal.md", "## PyTorch on mps")
 FILES = dict(re.findall(r"```(?:python|toml)\n# (\w+\.\w+)\n(.*?)```", GUIDE, re.DOTALL))
 
 pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_numpy, pytest.mark.needs_no_sanitizer]
@@ -64,9 +65,8 @@ def test_the_example_passes_as_ci_runs_it_and_each_test_that_does_wrong_fails(tm
 
 
 @pytest.mark.long
-def test_a_tensor_of_torch_is_read_as_the_answers_say():
+def test_a_tensor_of_torch_is_read_and_computes_once_it_is_switched_on_as_the_pages_say():
     """In a child: in this process torch computes on mps."""
-    code = re.search(r"## Why can torch not print.*?```python\n(.*?)```", ANSWERS, re.DOTALL)[1]
     done = run_child(f"""
         import metal_dlpack as md, torch
         import softmetal
@@ -79,7 +79,7 @@ def test_a_tensor_of_torch_is_read_as_the_answers_say():
             raise AssertionError(use)
         assert md.from_dlpack(t).tolist() == [2.0] * 3
         assert "md.from_dlpack(t)" in str(md.explain(md.zeros(3), consumer="torch"))
-        {textwrap.indent(code, "        ").strip()}
+        {textwrap.indent(SWITCH_ON, "        ").strip()}
         print((t + 1).cpu())
     """)
     assert done.returncode == 0, done.stderr
