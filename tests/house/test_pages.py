@@ -76,9 +76,15 @@ def run(page, block, names):
         exec(compile("\n" * (block.line - 1) + block.text, page, "exec"), names)
 
 
+def nbytes_of(begin, end):
+    return int(end.replace(",", "")) - int(begin.replace(",", ""))
+
+
 def without_places(printed):
-    """What was printed, but for where the memory happens to be, and for how its sentence is broken into lines."""
+    """What was printed, but for where memory lies, how long a page is, and how a sentence is broken into lines."""
     printed = re.sub(r"(?m)(0x[0-9a-f]+.*)\n {4}", r"\1 ", printed)
+    printed = re.sub(r"(0x[0-9a-f]+ \(shared\)), .*", r"\1", printed)
+    printed = re.sub(r"bytes ([\d,]+) to ([\d,]+)", lambda range_: f"{nbytes_of(*range_.groups())} bytes", printed)
     lines = (line.rstrip() for line in re.sub(r"0x[0-9a-f]+", "0x...", printed).splitlines())
     return "\n".join(lines).strip()
 

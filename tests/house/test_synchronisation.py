@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from dlpack_structs import Producer
 from objc_messages import encode_fill, gpu_fill, pool, send
-from recipes import all_recipes, recipe
+from recipes import recipe
 
 import metal_dlpack as md
 from metal_dlpack import sync
@@ -55,18 +55,6 @@ class Queue:
 @pytest.fixture
 def queue(foreign_queue):
     return Queue(foreign_queue)
-
-
-def test_there_are_as_many_recipes_as_are_run_here():
-    assert len(all_recipes(SYNCHRONISATION)) == 7 + 6  # the pictures' recipes: tests/house/test_pages.py
-    assert len(all_recipes("metal_stream.md")) == 2
-
-
-def test_the_page_begins_with_a_copy_that_returns_before_it_is_done(capsys):
-    names = {"md": md, "a": md.asarray([1.0, 2.0])}
-    exec(recipe(SYNCHRONISATION, "name a stream:").replace("print", "running = not s.query()\nprint"), names)
-    assert names["running"]
-    assert capsys.readouterr().out == "[1.0, 2.0]\n"
 
 
 def test_tasks_wait_for_streams():
@@ -123,19 +111,6 @@ def test_a_kernel_in_another_language(queue, shared_event):
     result.copy_from(a, stream=stream)
     assert result.tolist() == [6] * 64
     moment.wait()
-
-
-def test_any_other_framework_takes_one_line():
-    class Tensor(Producer):
-        pass
-
-    waits = []
-    its = types.SimpleNamespace(Tensor=Tensor, synchronize=lambda: waits.append("its"))
-    exec(recipe(SYNCHRONISATION, "**Any other framework:**"), {"md": md, "its": its})
-    buffer = md.Buffer(64)
-    md.from_dlpack(Tensor(data=buffer.handle, device=(8, 0)))
-    assert waits == ["its"]
-    md.register_sync(Tensor, None)
 
 
 @pytest.mark.parametrize("package", ["tvm", "tvm_ffi"])

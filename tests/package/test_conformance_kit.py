@@ -292,26 +292,37 @@ def test_the_list_has_each_rule(capsys):
         assert f" {rule.name}\n" in said
 
 
-def test_who_needs_one_module_of_it_loads_no_other_and_the_bridge_loads_none():
-    code = "import sys, {}; print(*sorted(n for n in sys.modules if n.partition('.')[0] == 'dlpack_conformance'))"
-    assert run_child(code.format("metal_dlpack"), check=True).stdout.split() == []
-    needed = ["dlpack_conformance", "dlpack_conformance.tied_process"]
-    assert run_child(code.format("dlpack_conformance.tied_process"), check=True).stdout.split() == needed
-    assert run_child(code.format("dlpack_conformance; dlpack_conformance.judge"), check=True).stdout.count(" ") > 9
-    loaded = run_child("import sys, dlpack_conformance as c; c.RULES; print('metal_dlpack' in sys.modules)", check=True)
-    assert loaded.stdout == "False\n"
+FRAMEWORKS = {"numpy", "torch", "jax", "mlx", "tvm_ffi", "pyarrow"}
+
+
+def loaded_after(*steps, **environment):
+    """Which modules of the three packages, and which frameworks, a process has after each step."""
+    known = {"metal_dlpack", "softmetal", "dlpack_conformance", *FRAMEWORKS}
+    tell = f"print(*(n for n in sys.modules if n in {known} or n.startswith('dlpack_conformance.')))"
+    said = output_of("\n".join(["import sys", *(f"{step}\n{tell}" for step in steps)]), **environment)
+    return [set(line.split()) for line in said.splitlines()]
+
+
+TIES = {"dlpack_conformance", "dlpack_conformance.tied_process"}
+
+
+def test_who_needs_one_module_of_it_loads_no_other_and_judging_loads_no_framework():
+    one, judging = loaded_after(
+        "import dlpack_conformance.tied_process",
+        "import dlpack_conformance as c; c.RULES, c.LIBRARIES, c.judge",
+    )
+    assert one == TIES
+    assert len(judging) > 9 and not judging & {*FRAMEWORKS, "metal_dlpack"}
 
 
 @pytest.mark.needs_softmetal
 @pytest.mark.needs_kernels
-def test_a_kernel_that_is_compiled_loads_what_ties_a_child_and_no_more_of_it(tmp_path):
-    code = """
-        import sys, metal_dlpack as md
-        md.kernel("kernel void f(device float *x [[buffer(0)]]) { x[0] = 1; }")
-        print(*sorted(n for n in sys.modules if n.partition(".")[0] == "dlpack_conformance"))
-    """
-    loaded = output_of(code, SOFTMETAL_CACHE=str(tmp_path)).split()
-    assert loaded == ["dlpack_conformance", "dlpack_conformance.tied_process"]
+def test_the_bridge_loads_none_of_it_and_a_kernel_that_is_compiled_what_ties_a_child(tmp_path):
+    kernel = "kernel void f(device float *x [[buffer(0)]]) { x[0] = 1; }"
+    steps = "import metal_dlpack as md", f"md.kernel({kernel!r})"
+    alone, compiled = loaded_after(*steps, SOFTMETAL_CACHE=str(tmp_path))
+    assert alone == {"metal_dlpack"}
+    assert compiled == {"metal_dlpack", "softmetal", *TIES}
 
 
 def test_its_old_name_is_the_same_kit():
@@ -323,12 +334,6 @@ def test_its_old_name_is_the_same_kit():
     assert set(dlpack_conformance.__all__) <= set(dir(dlpack_conformance))
     with pytest.raises(AttributeError, match="'dlpack_conformance' has no attribute 'jugde'"):
         dlpack_conformance.jugde  # noqa: B018
-
-
-def test_it_imports_no_framework():
-    code = "import sys, dlpack_conformance as c; c.LIBRARIES; print({n.partition('.')[0] for n in sys.modules} & {'numpy', 'torch', 'jax', 'mlx', 'tvm_ffi', 'pyarrow'})"
-    done = run_child(code, check=True)
-    assert done.stdout.strip() == "set()"
 
 
 @pytest.mark.needs_numpy
