@@ -9,6 +9,7 @@ Screenshots of the cells go to build/notebooks/.
 The browser is the one that CHROMIUM names, or Debian's `chromium`, or Google's.
 """
 
+import contextlib
 import io
 import json
 import os
@@ -20,7 +21,6 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from PIL import Image
@@ -68,29 +68,19 @@ def write_settings(folder: Path, theme: str) -> None:
         path.write_text(json.dumps(values))
 
 
-def wait_for(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + STARTS_MS / 1000
-    while time.monotonic() < deadline and server.poll() is None:
-        try:
-            urllib.request.urlopen(url, timeout=5).close()
-            return
-        except OSError:
-            time.sleep(0.2)
-    raise Failed(f"JupyterLab did not start:\n{log.read_text()[-2000:]}")
-
-
 def address_of(log: Path, server: subprocess.Popen[bytes]) -> str:
-    """The server chooses the port, and says which."""
+    """The server chooses the port, and says which; it is given once the server answers there."""
     deadline = time.monotonic() + STARTS_MS / 1000
     while time.monotonic() < deadline and server.poll() is None:
-        found = re.search(r"http://127\.0\.0\.1:\d+", log.read_text())
-        if found:
-            return found[0]
+        if found := re.search(r"http://127\.0\.0\.1:\d+", log.read_text()):
+            with contextlib.suppress(OSError):
+                urllib.request.urlopen(f"{found[0]}/api", timeout=5).close()
+                return found[0]
         time.sleep(0.2)
     raise Failed(f"JupyterLab did not start:\n{log.read_text()[-2000:]}")
 
 
-@contextmanager
+@contextlib.contextmanager
 def jupyterlab(theme: str, notebooks: list[Path]) -> Iterator[str]:
     """A server over copies of the notebooks, with settings of its own; gives its address."""
     with tempfile.TemporaryDirectory() as name:
@@ -115,9 +105,7 @@ def jupyterlab(theme: str, notebooks: list[Path]) -> Iterator[str]:
         with log.open("wb") as output:
             server = subprocess.Popen(command, cwd=folder, env=environment, stdout=output, stderr=output)
         try:
-            address = address_of(log, server)
-            wait_for(address + "/api", server, log)
-            yield address
+            yield address_of(log, server)
         finally:
             server.terminate()
             server.wait(30)

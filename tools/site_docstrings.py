@@ -8,6 +8,8 @@ import itertools
 import re
 import textwrap
 
+from site_links import by_parts
+
 LITERAL = re.compile(r"``.+?``|`[^`]+`", re.DOTALL)
 PAGE = re.compile(r"\bdocs/([\w/]+)\.md\b")
 SPECIAL = re.compile(r"[\\*|]|_\b|`")
@@ -15,20 +17,12 @@ SPECIAL = re.compile(r"[\\*|]|_\b|`")
 
 def plain(text: str) -> str:
     """Words that reStructuredText leaves as they are, and links to pages that are named."""
-    parts, end = [], 0
-    for page in PAGE.finditer(text):
-        parts += [SPECIAL.sub(r"\\\g<0>", text[end : page.start()]), f":doc:`/{page[1]}`"]
-        end = page.end()
-    return "".join([*parts, SPECIAL.sub(r"\\\g<0>", text[end:])])
+    return by_parts(PAGE, text, lambda page: f":doc:`/{page[1]}`", lambda words: SPECIAL.sub(r"\\\g<0>", words))
 
 
 def marked(text: str) -> str:
     """Words with code between backticks."""
-    parts, end = [], 0
-    for literal in LITERAL.finditer(text):
-        parts += [plain(text[end : literal.start()]), f"``{literal[0].strip('`')}``"]
-        end = literal.end()
-    return "".join([*parts, plain(text[end:])])
+    return by_parts(LITERAL, text, lambda literal: f"``{literal[0].strip('`')}``", plain)
 
 
 def items(block: list[str]) -> list[str]:

@@ -28,13 +28,15 @@ FENCE = re.compile(r"^( *(?:```+|~~~+)).*?^\1[ ]*$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\((?![a-z]+:|#|<)([^)\s]+)\)")
 
 
-def outside_code(text: str, change: Callable[[str], str]) -> str:
-    """The text with `change` made to all of it but fenced code."""
+def by_parts(
+    pattern: re.Pattern[str], text: str, inside: Callable[[re.Match[str]], str], outside: Callable[[str], str]
+) -> str:
+    """The text with `inside` made of each match, and `outside` of what lies between them."""
     parts, end = [], 0
-    for fence in FENCE.finditer(text):
-        parts += [change(text[end : fence.start()]), fence[0]]
-        end = fence.end()
-    return "".join([*parts, change(text[end:])])
+    for match in pattern.finditer(text):
+        parts += [outside(text[end : match.start()]), inside(match)]
+        end = match.end()
+    return "".join([*parts, outside(text[end:])])
 
 
 def for_the_site(text: str, source: Path, page: Path) -> str:
@@ -55,4 +57,4 @@ def for_the_site(text: str, source: Path, page: Path) -> str:
         kind = "tree" if target.is_dir() else "blob"
         return f"[{words}]({REPOSITORY}/{kind}/main/{target.relative_to(ROOT)}{mark}{anchor})" if REPOSITORY else words
 
-    return outside_code(text, lambda part: LINK.sub(link, part))
+    return by_parts(FENCE, text, lambda fence: fence[0], lambda part: LINK.sub(link, part))

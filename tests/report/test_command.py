@@ -105,10 +105,16 @@ def test_kernels_of_torchs_that_nobody_waits_for_are_in_the_report(tmp_path, end
     assert [finding["kind"] for finding in report["findings"]] == ["race"]
 
 
-@pytest.mark.parametrize(("end", "status"), [("", 2), ("sys.exit(3)", 3), ("run()", 0)])
-def test_a_program_without_a_kernel_says_so(tmp_path, end, status):
-    done, _ = ran(tmp_path, program(tmp_path, end, CLEAN), "--strict")
-    assert done.returncode == status
+#: What a program does in which nothing is found, its status, and that under --strict.
+CLEAN_ENDS = [("run()", 0, 0), ("os._exit(0)", 0, 2), ("sys.exit(3)", 3, 3), ("1 / 0", 1, 1)]
+
+
+@pytest.mark.parametrize("is_strict", [False, True])
+@pytest.mark.parametrize(("end", "status", "strict"), CLEAN_ENDS)
+def test_a_program_in_which_nothing_is_found_has_its_own_status(tmp_path, end, status, strict, is_strict):
+    done, report = ran(tmp_path, program(tmp_path, end, CLEAN), *["--strict"] * is_strict)
+    assert (done.returncode, report["findings"]) == (strict if is_strict else status, [])
+    assert "0 findings" in done.stderr
     assert ("softmetal: no kernel was launched, so nothing was checked: 0 kernels" in done.stderr) == (end != "run()")
 
 
@@ -141,13 +147,6 @@ def test_an_interrupted_program_has_a_report(tmp_path):
     assert process.returncode == -signal.SIGINT
     assert "KeyboardInterrupt" in said
     assert lines_found(json.loads((tmp_path / "r.json").read_text())) == FOUND
-
-
-@pytest.mark.parametrize(("end", "status"), [("run()", 0), ("sys.exit(3)", 3), ("os._exit(0)", 0), ("1 / 0", 1)])
-def test_a_program_in_which_nothing_is_found_has_its_own_status(tmp_path, end, status):
-    done, report = ran(tmp_path, program(tmp_path, end, CLEAN))
-    assert (done.returncode, report["findings"]) == (status, [])
-    assert "0 findings" in done.stderr
 
 
 def test_a_module_and_its_arguments(tmp_path):
@@ -233,13 +232,6 @@ def test_a_report_that_cannot_be_written_at_the_end_is_said(tmp_path):
     done = run_child([*RUNNER, "--report", "gone/r.json", str(path)], cwd=tmp_path)
     assert done.returncode == 1
     assert "the report cannot be written to" in done.stderr
-
-
-def test_under_the_check_a_program_pays_for_nothing_else(tmp_path):
-    """Without the option no part of the report is imported."""
-    path = tmp_path / "p.py"
-    path.write_text("import sys\nprint([name for name in sys.modules if 'report' in name and 'metal' in name])\n")
-    assert run_child([*RUNNER, str(path)], cwd=tmp_path).stdout == "[]\n"
 
 
 def test_a_report_of_many_launches_is_bounded(tmp_path):

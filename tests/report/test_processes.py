@@ -135,12 +135,12 @@ def test_a_child_heeds_the_program_s_silences(tmp_path):
 
 
 def test_without_a_report_nothing_waits_for_the_children(tmp_path):
-    """Nor do they import anything of it."""
+    """Nor do they, or a program that the runner starts, import anything of it."""
     (tmp_path / "p.py").write_text(
         "import metal_dlpack, sys; print([m for m in sys.modules if 'report' in m and 'metal' in m])"
     )
     done = run_child([str(tmp_path / "p.py")], METAL_DLPACK_REPORTS=None)
-    assert done.stdout == "[]\n"
+    assert done.stdout == run_child(["-m", "softmetal", str(tmp_path / "p.py")]).stdout == "[]\n"
     assert run_child([str(tmp_path / "p.py")], METAL_DLPACK_REPORTS=str(tmp_path)).returncode == 0, (
         "nobody gathers there"
     )

@@ -4,7 +4,6 @@ import html.parser
 import json
 import os
 import re
-import shutil
 from pathlib import Path
 
 import fetched_data
@@ -123,23 +122,18 @@ def test_the_page_is_whole_has_no_scripts_and_escapes_what_it_shows(report, tmp_
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not shutil.which("chromium"), reason="needs Chromium")
 @pytest.mark.parametrize("width", [400, 1000])
-def test_a_browser_shows_the_page_light_and_dark(report, tmp_path, width):
+def test_a_browser_shows_the_page_light_and_dark(report, tmp_path, browser, width):
     """Ground and text differ in both, and nothing but code and tables is wider than the window."""
-    sync_playwright = pytest.importorskip("playwright.sync_api").sync_playwright
     written(report, tmp_path / "r.html")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        grounds = {}
-        for scheme in ("light", "dark"):
-            tab = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 800})
+    grounds = {}
+    for scheme in ("light", "dark"):
+        with browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 800}) as tab:
             tab.goto((tmp_path / "r.html").as_uri())
             style = "getComputedStyle(document.body)"
             grounds[scheme] = tab.evaluate(f"[{style}.backgroundColor, {style}.color]")
             assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
             assert tab.locator("article").count() == len(report["findings"])
-        browser.close()
     assert grounds["light"] == grounds["dark"][::-1] or len({*grounds["light"], *grounds["dark"]}) == 4
 
 
