@@ -201,109 +201,74 @@ esac
 """
 
 
-def prepare(folder, group="demo", **environment):
-    python, clang = folder / "python", folder / "clang++-19"
-    python.write_text(TALKATIVE % sys.executable)
-    clang.touch()  # so that nobody installs one
-    for path in (python, clang):
-        path.chmod(0o755)
-    return subprocess.run(
-        [TOOLS / "prepare", folder / "venv", group],
-        env={**os.environ, "PYTHON": str(python), "PATH": f"{folder}:{os.environ['PATH']}", **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-
-
-@pytest.mark.needs_no_sanitizer
-@pytest.mark.parametrize("group", ["demo", "docs"])
-def test_preparing_says_what_comes_and_not_what_pip_mutters(group, tmp_path):
-    done = prepare(tmp_path, group, PIP_EXTRA_INDEX_URL="")
-    assert done.returncode == 0, done.stderr
-    said = done.stdout.splitlines()
-    steps = [line for line in said if line.startswith("metal_dlpack: ")]
-    assert [step.split()[1] for step in steps] == ["fetching", "building"]
-    assert "    torch-2.0-cp311.whl (190.4 MB)" in said
-    assert "    unpacking" in said
-    assert ("PyTorch" in done.stdout) == (group == "demo"), "no framework comes with docs"
-    assert not re.search("WARNING|small|index.example", done.stdout + done.stderr)
-
-
-@pytest.mark.needs_no_sanitizer
-@pytest.mark.parametrize("says", ["", "WARNING: Retrying (Retry(total=0)) after connection broken"])
-def test_preparing_shows_all_that_pip_said_if_it_failed_and_what_to_set_without_an_index(says, tmp_path):
-    done = prepare(tmp_path, PIP_FAILS="3", PIP_SAYS=says)
-    assert done.returncode == 1
-    assert "WARNING: Location" in done.stderr
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith("metal_dlpack: this failed: pip install --group demo")
-    assert ("PIP_INDEX_URL" in last) == ("Retrying" in says)
-    assert "building" not in done.stdout
-
-
-@pytest.mark.needs_no_sanitizer
-@pytest.mark.skipif(sys.platform == "darwin", reason="PyTorch's ordinary wheel for a Mac has no CUDA")
-@pytest.mark.parametrize("knows", ["", "global.find-links='/wheels'", ":env:.extra-index-url='https://index.example'"])
-def test_pytorch_comes_from_its_index_of_cpu_builds_unless_pip_knows_another_place(knows, tmp_path):
-    done = prepare(tmp_path, PIP_FAILS="3", PIP_KNOWS=knows, PIP_EXTRA_INDEX_URL="")
-    assert ("index: https://download.pytorch.org/whl/cpu\n" in done.stderr) == (not knows)
-    done = prepare(tmp_path, INDEX_FAILS="1", PIP_KNOWS=knows, PIP_EXTRA_INDEX_URL="")
-    assert done.returncode == (not knows)
-    assert done.stderr.startswith("" if knows else "metal_dlpack: PyTorch's builds for the CPU cannot be fetched from ")
-    assert ("unpacking" in done.stdout) == bool(knows)
-
-
-@pytest.mark.needs_no_sanitizer
-def test_a_pip_that_finds_no_pytorch_for_the_cpu_is_told_where_one_is(tmp_path):
-    done = prepare(tmp_path, PIP_FAILS="1", PIP_SAYS="ERROR: No matching distribution found for torch==2.13.0+cpu")
-    assert "PIP_EXTRA_INDEX_URL" in done.stderr.splitlines()[-1]
-
-
-@pytest.mark.needs_no_sanitizer
-def test_a_python_that_does_not_start_is_named_and_nothing_is_installed_for_it(tmp_path):
-    done = prepare(tmp_path, PYTHON="python3.99")
-    assert done.returncode == 1
-    assert done.stdout == ""
-    assert done.stderr.startswith("metal_dlpack: python3.99 cannot be started. ")
-    assert done.stderr.count("\n") == 1
-
-
-#: Root's machine, whose apt-get has a source that fails, and whose compiler has no Objective-C.
+#: Root's machine, whose apt-get has a source that fails, and whose compilers have no Objective-C, or are none.
 DEBIAN = {
     "id": "#!/bin/sh\necho 0\n",
     "apt-get": '#!/bin/sh\necho "E: Failed to fetch" >&2\ncase $1 in install) exit ${APT_FAILS:-0} ;; esac\nexit 100\n',
     "half-a-compiler": '#!/bin/sh\ncase "$*" in *probe.m*) exit 1 ;; esac\nexec cc "$@"\n',
     "no-compiler": "#!/bin/sh\nexit 1\n",
 }
-
-
-def debian(folder):
-    for name, text in DEBIAN.items():
-        (folder / name).write_text(text)
-        (folder / name).chmod(0o755)
+ON_LINUX = pytest.mark.skipif(sys.platform == "darwin", reason="a Mac has PyTorch's wheel without CUDA, and no apt-get")
+INDEX = "index: https://download.pytorch.org/whl/cpu\n"
+KNOWN_PLACES = "global.find-links='/wheels'", ":env:.extra-index-url='https://index.example'"
+RETRIES = "WARNING: Retrying (Retry(total=0)) after connection broken"
+NO_TORCH = "ERROR: No matching distribution found for torch==2.13.0+cpu"
+MUTTERS = ("WARNING", "small", "index.example", "E: Failed")
+COMES = ("metal_dlpack: fetching", "    torch-2.0-cp311.whl (190.4 MB)\n", "    unpacking\n", "metal_dlpack: building")
+FAILED = "metal_dlpack: this failed: pip install --group demo"
+MISSING = "metal_dlpack: missing: {}. Install it, on Debian: apt-get install {}\n"
+#: What happens, how it ends, what is said in this order, and what is not said.
+PREPARED = [
+    ({}, 0, ("fetching", "PyTorch", *COMES[1:]), MUTTERS),
+    ({"group": "docs"}, 0, COMES, ("PyTorch", *MUTTERS)),
+    ({"PIP_FAILS": "3"}, 1, ("WARNING: Location", FAILED), ("PIP_INDEX_URL", "building")),
+    ({"PIP_FAILS": "3", "PIP_SAYS": RETRIES}, 1, ("WARNING: Location", FAILED, "PIP_INDEX_URL"), ("building",)),
+    ({"PIP_FAILS": "1", "PIP_SAYS": NO_TORCH}, 1, ("PIP_EXTRA_INDEX_URL",), ("building",)),
+    ({"PYTHON": "python3.99"}, 1, ("metal_dlpack: python3.99 cannot be started. ",), ("fetching", "WARNING")),
+    *(
+        pytest.param(*row, marks=ON_LINUX)
+        for row in [
+            ({"PIP_FAILS": "3"}, 1, (INDEX,), ()),
+            *(({"PIP_FAILS": "3", "PIP_KNOWS": place}, 1, (FAILED,), (INDEX,)) for place in KNOWN_PLACES),
+            ({"INDEX_FAILS": "1"}, 1, ("PyTorch's builds for the CPU cannot be fetched from ",), ("unpacking",)),
+            *(({"INDEX_FAILS": "1", "PIP_KNOWS": place}, 0, ("unpacking",), MUTTERS) for place in KNOWN_PLACES),
+            ({"CC": "half-a-compiler"}, 0, ("metal_dlpack: installing Debian's gobjc\n",), MUTTERS),
+            (
+                {"CC": "half-a-compiler", "APT_FAILS": "100"},
+                1,
+                ("E: Failed to fetch", MISSING.format("an Objective-C compiler", "gobjc")),
+                (),
+            ),
+            (
+                {"CC": "no-compiler", "APT_FAILS": "100"},
+                1,
+                (MISSING.format("a C compiler, a C++ compiler, an Objective-C compiler", "gcc libc6-dev g++ gobjc"),),
+                (),
+            ),
+        ]
+    ),
+]
 
 
 @pytest.mark.needs_no_sanitizer
-@pytest.mark.skipif(sys.platform == "darwin", reason="nothing is installed there")
-@pytest.mark.parametrize("fails", [False, True])
-def test_what_apt_mutters_is_shown_only_if_it_failed(fails, tmp_path):
-    debian(tmp_path)
-    done = prepare(tmp_path, CC=str(tmp_path / "half-a-compiler"), APT_FAILS=str(100 * fails))
-    assert "metal_dlpack: installing Debian's gobjc\n" in done.stdout
-    assert done.returncode == fails
-    assert ("E: Failed to fetch" in done.stderr) == fails
-    missing = "metal_dlpack: missing: an Objective-C compiler. Install it, on Debian: apt-get install gobjc\n"
-    assert done.stderr.endswith(missing) == fails
-
-
-@pytest.mark.needs_no_sanitizer
-@pytest.mark.skipif(sys.platform == "darwin", reason="nothing is installed there")
-def test_all_that_is_missing_is_named_at_once(tmp_path):
-    debian(tmp_path)
-    done = prepare(tmp_path, CC=str(tmp_path / "no-compiler"), APT_FAILS="100")
-    assert done.stderr.splitlines()[-1] == (
-        "metal_dlpack: missing: a C compiler, a C++ compiler, an Objective-C compiler. "
-        "Install it, on Debian: apt-get install gcc libc6-dev g++ gobjc"
+@pytest.mark.parametrize(("given", "code", "said", "not_said"), PREPARED)
+def test_preparing_says_what_comes_what_is_missing_and_what_failed(tmp_path, given, code, said, not_said):
+    """All that pip or apt-get said only where it failed; the last line then says what to do."""
+    fakes = {"python": TALKATIVE % sys.executable, "clang++-19": ""}  # with that nobody installs one
+    for name, text in (fakes | DEBIAN if "CC" in given else fakes).items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    environment = {"PYTHON": str(tmp_path / "python"), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        [TOOLS / "prepare", tmp_path / "venv", given.get("group", "demo")],
+        env=os.environ | environment | {"PIP_EXTRA_INDEX_URL": ""} | given,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
+    whole = done.stdout + done.stderr
+    assert done.returncode == code, whole
+    assert re.search(".*".join(map(re.escape, said)), whole, re.DOTALL), whole
+    assert [words for words in not_said if words in whole] == []
+    assert code == 0 or done.stderr.splitlines()[-1].startswith("metal_dlpack: ")

@@ -14,7 +14,7 @@ import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from children import output_of, run_child
+from children import run_child
 from eventually import until
 from file_cases import entry, safetensors_bytes
 from safetensors.numpy import save_file
@@ -340,28 +340,6 @@ def test_a_copy_of_the_gpu_that_fails_is_said_at_once(many, nothing_left, settin
     settings(fail="commit@3=PageFault")
     with pytest.raises(md.MetalError, match=r"PageFault|page fault"):
         md.load(many[0], storage="private")
-
-
-TOO_LONG = """
-import sys
-import metal_dlpack as md
-
-try:
-    md.load(sys.argv[1])
-except MemoryError as error:
-    print(error)
-print(list(md.load(sys.argv[1], only="b")), md.memory_stats()["live_buffers"])
-"""
-
-
-@pytest.mark.needs_softmetal
-@pytest.mark.needs_no_sanitizer
-def test_a_tensor_longer_than_any_buffer_is_refused_and_the_others_can_be_read(tmp_path):
-    header = {"big": entry("U8", (300_000,), (0, 300_000)), "b": entry("U8", (4,), (300_000, 300_004))}
-    (tmp_path / "large.safetensors").write_bytes(safetensors_bytes(header, bytes(300_004)))
-    said = output_of(TOO_LONG, tmp_path / "large.safetensors", SOFTMETAL_MAX_BUFFER_LENGTH="262144").splitlines()
-    assert "tensor 'big' has 300000 bytes, and the device's max_buffer_length is 262144" in said[0]
-    assert said[1] == "['b'] 0"
 
 
 @pytest.mark.parametrize(
