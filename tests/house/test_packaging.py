@@ -149,18 +149,6 @@ def test_a_wheel_works_where_it_is_unpacked(wheel, tmp_path):
     assert "warning" not in said
 
 
-@pytest.mark.long
-def test_a_wheel_needs_the_kit_of_its_version_and_for_an_extra_a_compiler_and_says_its_licence(wheel):
-    with zipfile.ZipFile(wheel) as archive:
-        (name,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
-        metadata = archive.read(name).decode()
-    assert "License-Expression: Apache-2.0" in metadata
-    assert f"\nVersion: {md.__version__}\n" in metadata
-    needed = [line for line in metadata.splitlines() if line.startswith("Requires-Dist: ")]
-    assert f"Requires-Dist: dlpack-conformance=={md.__version__}" in needed
-    assert [line for line in needed if 'extra == "kernels"' not in line][1:] == []  # the others only who asks for them
-
-
 @pytest.mark.skipif(sys.platform == "darwin", reason="the probe differs")
 @pytest.mark.long
 @pytest.mark.parametrize(("compiles", "packages"), [(True, "gobjc"), (False, "gcc gobjc")])

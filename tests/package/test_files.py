@@ -20,7 +20,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from children import output_of, run_child
-from file_cases import entry, gguf_bytes, safetensors_bytes
+from file_cases import bytes_of, entry, gguf_bytes, safetensors_bytes
 from machine import SANITIZER, tries
 from places import DOCS, EXAMPLES, ROOT
 
@@ -45,15 +45,6 @@ def big(tmp_path):
     return cases.write_safetensors(tmp_path / "big.safetensors", scale=100)
 
 
-def bytes_of(array: md.Array) -> bytes:
-    """The items in C order, read on the CPU."""
-    if array.size == 0:
-        return b""
-    dense = array if array.layout.is_contiguous_c else array.copy()
-    dense = dense.copy(storage="shared") if dense.storage == "private" else dense
-    return bytes(memoryview(dense.buffer)[dense.byte_offset : dense.byte_offset + dense.nbytes])
-
-
 def reference(path: Path) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
     """Type, shape and bytes of each tensor, as the format's own package reads them."""
     if path.suffix == ".npy":
@@ -63,10 +54,7 @@ def reference(path: Path) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
         with np.load(path) as archive:
             return {name: (a.dtype.str, a.shape, a.tobytes()) for name, a in archive.items()}
     if path.suffix == ".safetensors":
-        from safetensors import deserialize
-
-        found = deserialize(path.read_bytes())
-        return {name: (t["dtype"], tuple(t["shape"]), bytes(t["data"])) for name, t in found}
+        return judged_by_package(path)
     from gguf import GGUFReader
 
     reader = GGUFReader(path)

@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 from children import run_child
+from file_cases import bytes_of
 from places import DOCS
 
 import metal_dlpack as md
@@ -28,10 +29,6 @@ def every_byte(dtype, shape=(3, 256)):
     return md.asarray(raw, copy=True).view(dtype).reshape(shape)
 
 
-def raw_bytes(array):
-    return array.copy(storage="shared").reshape(-1).view("uint8").tolist()
-
-
 def save(block, arrays, monkeypatch, folder):
     monkeypatch.chdir(folder)
     exec(block, {"np": np, "md": md, "arrays": arrays, "torch": sys.modules.get("torch")})
@@ -48,7 +45,7 @@ def test_every_type_is_saved_bit_by_bit(tmp_path, monkeypatch, live_buffers, blo
         assert set(saved) == set(arrays)
         for name, array in arrays.items():
             assert (saved[name].dtype, saved[name].shape) == (array.dtype, array.shape)
-            assert raw_bytes(saved[name]) == raw_bytes(array), name
+            assert bytes_of(saved[name]) == bytes_of(array), name
 
 
 def test_any_layout_is_saved_by_numpy(tmp_path, monkeypatch, live_buffers):
@@ -83,7 +80,7 @@ def test_packed_fp4_is_saved_as_torch_s_pairs(tmp_path, monkeypatch, torch):
     save_file({"a": eval(code, {"torch": torch, "array": array})}, "saved.safetensors")
     saved = md.open("saved.safetensors")["a"]
     assert (saved.dtype, saved.shape) == (array.dtype, array.shape)
-    assert raw_bytes(saved) == raw_bytes(array)
+    assert bytes_of(saved) == bytes_of(array)
 
 
 def test_torch_s_checkpoint_is_converted_tied_weights_and_all(tmp_path, monkeypatch, torch):

@@ -207,16 +207,3 @@ def test_a_hash_follows_from_the_items():
     other = array.copy()
     other[3, 3] = -1
     assert joblib.hash(array) != joblib.hash(other)
-
-
-def test_a_cached_function_is_called_once_for_equal_arrays(tmp_path):
-    calls = []
-
-    def double(array):
-        calls.append(1)
-        return md.asarray(np.asarray(array) * 2)
-
-    cached = joblib.Memory(tmp_path, verbose=0).cache(double)
-    array = filled(30)
-    assert cached(array).tolist() == cached(array.copy()).tolist() == [2.0 * i for i in range(30)]
-    assert calls == [1]

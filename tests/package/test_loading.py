@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from children import run_child
 from eventually import until
-from file_cases import entry, safetensors_bytes
+from file_cases import bytes_of, entry, safetensors_bytes
 from safetensors.numpy import save_file
 
 import metal_dlpack as md
@@ -59,12 +59,6 @@ def nothing_left(live_buffers):
 def held_by_the_process():
     """Its threads and its descriptors."""
     return [len(os.listdir(f"/proc/self/{what}")) for what in ("task", "fd")] if sys.platform == "linux" else []
-
-
-def bytes_of(array):
-    """In C order, read on the CPU."""
-    dense = array.copy(storage="shared")
-    return bytes(memoryview(dense.buffer)[: dense.nbytes]) if dense.nbytes else b""
 
 
 # ---- what is read ----

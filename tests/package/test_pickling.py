@@ -15,6 +15,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from children import output_of
+from file_cases import bytes_of
 from machine import tries
 
 import metal_dlpack as md
@@ -31,12 +32,6 @@ def without_joblib(monkeypatch):
     monkeypatch.delitem(sys.modules, "joblib", raising=False)
 
 
-def raw(array: md.Array) -> bytes:
-    """The items in C order."""
-    dense = array.copy(storage="shared")
-    return bytes(memoryview(dense.buffer)) if dense.nbytes else b""
-
-
 def filled(shape, dtype="float32", storage="shared") -> md.Array:
     array = md.empty(shape, dtype, storage=storage)
     if array.nbytes:
@@ -47,7 +42,7 @@ def filled(shape, dtype="float32", storage="shared") -> md.Array:
 def same(found: md.Array, wanted: md.Array) -> bool:
     facts = ("shape", "dtype", "storage", "readonly", "padded", "device")
     assert [getattr(found, name) for name in facts] == [getattr(wanted, name) for name in facts]
-    return raw(found) == raw(wanted)
+    return bytes_of(found) == bytes_of(wanted)
 
 
 def out_of_band(array):
@@ -165,7 +160,7 @@ def test_what_arrives_is_shared_and_writable_where_its_memory_and_the_array_were
             arrived = arrive(buffer.raw())
             again = pickle.loads(data, buffers=[arrived])
             assert md.shares_memory(again, np.frombuffer(arrived, "u1"))
-            assert raw(again) == raw(array)
+            assert bytes_of(again) == bytes_of(array)
             assert again.readonly == (is_readonly or kind != "writable")
             with pytest.raises(ValueError, match="read-only") if again.readonly else contextlib.nullcontext():
                 again.fill(0)
@@ -230,8 +225,8 @@ def test_a_buffer_is_neither_pickled_nor_copied_and_says_what_is(subtests):
                 buffer.copy_from(b"uvwxyz")
                 with pytest.raises(TypeError, match=r"buffer\.array\(buffer\.size - buffer\.offset, 'uint8'\)"):
                     act(buffer)
-                bytes_of = buffer.array(buffer.size - buffer.offset, "uint8")
-                assert bytes(pickle.loads(pickle.dumps(bytes_of)).tolist()) == b"uvwxyz"
+                its_bytes = buffer.array(buffer.size - buffer.offset, "uint8")
+                assert bytes(pickle.loads(pickle.dumps(its_bytes)).tolist()) == b"uvwxyz"
 
 
 def test_a_device_that_is_not_there_becomes_the_default():

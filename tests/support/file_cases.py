@@ -104,6 +104,12 @@ def gguf_bytes(pairs=(), tensors=(), data: bytes = b"", *, counts=None, version=
     return out + bytes(-len(out) % 32) + data
 
 
+def bytes_of(array: md.Array) -> bytes:
+    """The items in C order, read on the CPU, whatever the storage and layout."""
+    dense = array.copy(storage="shared")
+    return bytes(memoryview(dense.buffer)[: dense.nbytes]) if dense.nbytes else b""
+
+
 def resident_nbytes() -> int:
     """Bytes of this process that are in memory."""
     if sys.platform == "linux":
