@@ -34,14 +34,6 @@ def run(folder, *options, more="", **settings):
 (OPTIONS,) = re.findall(r"^    python -m pytest (--softmetal.*)$", GUIDE, re.MULTILINE)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("settings", [{}, {"SOFTMETAL_SEED": "7"}], ids=["as it is", "by the environment"])
-def test_the_example_passes(tmp_path, settings):
-    said = run(tmp_path, **settings)
-    assert "8 passed" in said, said
-    assert "softmetal: race" not in said
-
-
 WRONG = """
 import metal_dlpack as md
 from objc_messages import pool, send

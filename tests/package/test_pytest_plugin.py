@@ -589,6 +589,7 @@ def state():
     return {
         "settings": settings(),
         "environment": dict(os.environ),
+        "finders": [type(finder).__module__ for finder in sys.meta_path if "metal" in type(finder).__module__],
         "collector": [gc.get_freeze_count(), gc.isenabled(), gc.get_threshold(), gc.get_debug(), len(gc.callbacks)],
         "signals": [str(signal.getsignal(number)) for number in signal.valid_signals()],
         "hooks": [str(hook) for hook in (threading.excepthook, sys.unraisablehook, sys.excepthook, sys.displayhook)],
@@ -614,11 +615,19 @@ def test_changes_them_again(metal_settings):
 
 def test_counts(metal_reports, metal_buffers):
     assert metal_buffers() == 0
+
+def test_torch_is_switched_on_where_it_is_asked_for(pytestconfig):
+    import os, sys
+    is_asked = pytestconfig.option.softmetal_torch
+    assert os.environ.get("SOFTMETAL_TORCH") == ("1" if is_asked else None) and "SOFTMETAL_MLX" not in os.environ
+    assert sum(type(finder).__module__ == "_metal_dlpack_imports" for finder in sys.meta_path) == is_asked
 """
 
 
 @pytest.mark.parametrize(
-    "options", [[], ["--softmetal-seed=3", "--softmetal-settings=latency_us=100,poison=1"]], ids=len
+    "options",
+    [[], ["--softmetal-torch", "--softmetal-seed=3", "--softmetal-settings=latency_us=100,poison=1"]],
+    ids=len,
 )
 @pytest.mark.parametrize("environment", [{}, {"SOFTMETAL_LATENCY_US": "70", "SOFTMETAL_KERNEL_CHECK": "1"}], ids=len)
 @pytest.mark.parametrize(

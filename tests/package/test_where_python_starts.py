@@ -103,26 +103,6 @@ def test_torch_has_mps_in_children(tmp_path, words, environment):
     assert "warning" not in done.stdout + done.stderr
 
 
-IN_A_SESSION = """
-import os, sys
-import _metal_dlpack_start
-def test_it():
-    assert os.environ["SOFTMETAL_TORCH"] == "1" and "SOFTMETAL_MLX" not in os.environ
-    assert sum(type(finder).__module__ == "_metal_dlpack_imports" for finder in sys.meta_path) == 1
-"""
-
-
-def test_after_pytest_the_environment_is_as_it_was(tmp_path):
-    (tmp_path / "test_it.py").write_text(IN_A_SESSION)
-    code = """
-        import os, sys, pytest
-        assert pytest.main(["-q", "-p", "no:cacheprovider", "-p", "metal_dlpack", "--softmetal-torch"]) == 0
-        print("SOFTMETAL_TORCH" in os.environ, [f for f in sys.meta_path if "metal" in type(f).__module__])
-    """
-    said = output_of(code, cwd=tmp_path, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", **PLAIN)
-    assert said.endswith("False []\n")
-
-
 # ---- what it costs, and what goes wrong ----
 
 
