@@ -43,6 +43,10 @@ html_css_files = ["site.css"]
 html_js_files = ["site.js"]
 
 
+#: What docs/reference/types.md describes by this name.
+ELEMENT_TYPES = [name for name, value in vars(metal_dlpack).items() if isinstance(value, metal_dlpack.dtype)]
+
+
 def draw_costs(_app):
     measured = json.loads((DOCS / "inside" / "costs.json").read_text())
     (DOCS / "inside" / "costs.svg").write_text(cost_picture.draw(measured["costs"], measured["machine"]))
@@ -50,7 +54,8 @@ def draw_costs(_app):
 
 def page_was_read(app, docname, content):
     page = Path(app.env.doc2path(docname))
-    content[0] = site_timelines.with_pictures(site_links.for_the_site(content[0], page, page))
+    text = content[0].replace("ELEMENT_TYPES", "\n             ".join(ELEMENT_TYPES))
+    content[0] = site_timelines.with_pictures(site_links.for_the_site(text, page, page))
 
 
 def include_was_read(app, path, _parent, content):

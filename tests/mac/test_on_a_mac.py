@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from children import run_child
-from places import INSIDE, ROOT, TESTS, TOOLS
+from places import ROOT, TESTS, TOOLS
 from proof import leaks_counted
 
 pytestmark = pytest.mark.needs_no_sanitizer  # children import the frameworks
@@ -177,8 +177,3 @@ def test_the_system_is_asked_for_its_own_version_not_for_that_of_the_sdk(script,
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr(script.platform, "mac_ver", lambda: ("10.16", ("", "", ""), "arm64"))
     assert script.facts()["system"] == "macOS 26.1"
-
-
-def test_the_page_about_macs_names_every_file_of_questions():
-    page = (INSIDE / "on_a_mac.md").read_text()
-    assert [path.name for path in sorted((TESTS / "mac").glob("test_*.py")) if path.name not in page] == []
