@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
@@ -65,39 +64,282 @@ def said(result) -> str:
 
 # ---- one run for many: a process for each file would take a second ----
 
-CASES = {}
+KERNEL = """
+KERNEL = md.kernel(
+    "#include <metal_stdlib>\\nusing namespace metal;\\n"
+    "kernel void f(device float *x, uint i [[thread_position_in_grid]]) {\\n  x[0] = i;\\n}"
+)
 
+def test_it(metal):  # FAILED
+    KERNEL(md.zeros(4), n=4)
 
-def case(text):
-    """The file that a test with `result` is about."""
-    return lambda test: CASES.setdefault(test.__name__, text) and test
+def test_without_a_fixture():
+    x = md.zeros(4)
+    KERNEL(x, n=4)
+    with pytest.raises(md.MetalError, match="program_source:4:"):
+        x.tolist()
+"""
+#: Behind a test stands how it ends, PASSED where nothing does; `says` is a pattern of what its file's report says.
+CASES = {
+    "a test that passes and leaves a buffer behind is an error": r"""
+# says: 2 MTLBuffers outlive the test\.
+def test_it(metal):  # ERROR PASSED
+    kept.append([md.zeros(100), md.zeros(100)])
+""",
+    "of a test that fails and leaks only its failure is shown": """
+# says: its own
+# says: (?s)\\A(?!.*outlive)
+def test_it(metal):  # FAILED
+    kept.append(md.zeros(100))
+    assert kept == 'its own'
+""",
+    "what a fixture held is no leak": """
+@pytest.fixture
+def array(metal):
+    return md.zeros(100)
+
+@pytest.fixture(scope="module")
+def shared():
+    return md.zeros(100)
+
+def test_it(metal, array, shared, metal_buffers):
+    assert metal_buffers() == 1
+    more = md.zeros(10)
+    assert metal_buffers() == 2
+""",
+    "what pytest keeps of a test is no leak": r"""
+# says: 1 MTLBuffers outlive the test\.
+import logging
+import unittest
+
+class TestCase(unittest.TestCase):
+    @pytest.fixture(autouse=True)
+    def checked(self, metal):
+        pass
+
+    def setUp(self):
+        self.first = md.zeros(3)
+
+    def test_it(self):
+        self.second = md.zeros(4)
+
+    def test_wrong(self):  # FAILED
+        ask_for_nothing()
+
+class TestClass:
+    @pytest.fixture(autouse=True)
+    def checked(self, metal):
+        self.first = md.zeros(3)
+
+    def setup_method(self):
+        self.second = md.zeros(3)
+
+    def test_it(self):
+        self.third = md.zeros(4)
+
+    def teardown_method(self):
+        assert self.first.size + self.third.size == 7
+
+def test_log(metal):
+    logging.warning("an array: %s", md.zeros(3))
+
+def test_leak(metal):  # ERROR PASSED
+    kept.append(md.zeros(3))
+""",
+    "a test with only one of the fixtures is judged by that": """
+def test_settings(metal_settings):
+    kept.append(md.zeros(100))
+    metal_settings(latency_us=10, seed=3)
+
+def test_reports(metal_reports):
+    kept.append(md.zeros(100))
+""",
+    "wrong use fails the test that does it": """
+# says: softmetal: zero-length:
+def test_wrong(metal):  # FAILED
+    ask_for_nothing()
+
+def test_right(metal):
+    md.zeros(3)
+""",
+    "a race fails the test with both places": """
+# says: softmetal: race: .*a write of bytes 0 to 64 by queue \\d+, encoded at \\S+
+# says: softmetal: race: .*a read of bytes 0 to 64 by the CPU at \\S+
+def test_it(metal):  # FAILED
+    metal(latency_us=20_000)
+    race()
+""",
+    "kernels are checked": """
+# says: softmetal: kernel: f: two threads write byte 0 of buffer 0 \\(x\\).*program_source:4:
+# says: (?s)\\A(?!.*SOFTMETAL_KERNEL_CHECK)
+"""
+    + KERNEL,
+    "failures that a test did not wait for are not those of the next": """
+streams = [md.Stream(), md.default_device().default_stream]
+
+def test_wrong(metal):
+    metal(fail="commit@1+=OutOfMemory")
+    for stream in streams:
+        md.zeros(8).fill(1, stream=stream)
+
+@pytest.mark.parametrize("stream", streams)
+def test_right(metal, stream):
+    stream.synchronize()
+""",
+    "the failure of a kernel is not that of the next test": """
+def test_wrong(metal):  # FAILED
+    past_the_end = "kernel void f(device float *x, uint i [[thread_position_in_grid]]) { x[i + 4] = 1; }"
+    md.kernel(past_the_end)(md.zeros(4), n=4)
+
+def test_right(metal):
+    md.default_device().synchronize()
+""",
+    "the work of a test is its own however late it is and however the test ends": """
+# says: the last of \\d reports
+def test_wrong(metal):  # FAILED
+    metal(latency_us=50_000)
+    ask_for_nothing()
+    race()
+
+def test_right(metal):
+    pass
+
+def test_that_fails(metal):  # FAILED
+    metal(latency_us=200_000)
+    race()
+    raise KeyError("its own")
+
+@pytest.fixture
+def late(metal_reports):
+    yield
+    softmetal.configure(latency_us=200_000)
+    race()
+    softmetal.configure(latency_us=None)
+
+def test_late(late):  # ERROR PASSED
+    pass
+
+def test_after(metal):
+    pass
+""",
+    "a report that is expected is xfailed": """
+@pytest.mark.xfail(reason="known")
+def test_one(metal):  # XFAIL
+    ask_for_nothing()
+
+@pytest.mark.xfail(reason="known", strict=True)
+def test_two(metal):  # XFAIL
+    race()
+""",
+    "a failure shows the reports beside its own": """
+# says: KeyError: .beside.
+def test_it(metal):  # FAILED
+    race()
+    raise KeyError('beside')
+""",
+    "a report of a fixture is an error": """
+@pytest.fixture
+def early(metal):
+    ask_for_nothing()
+
+@pytest.fixture
+def late(metal):
+    yield
+    ask_for_nothing()
+
+def test_early(early):  # ERROR
+    assert False, "not run"
+
+def test_late(late):  # ERROR PASSED
+    pass
+""",
+    "the collector works as ever": """
+import gc, weakref
+
+class Cycle:
+    pass
+
+held = {}
+frozen = gc.get_freeze_count()  # Python 3.12 begins with hundreds
+
+def test_makes_garbage_to_be():
+    cycle = Cycle()
+    cycle.me = held["cycle"] = cycle
+    held["weak"] = weakref.ref(cycle)
+
+def test_counts_buffers(metal_buffers):
+    del held["cycle"]
+    gc.collect()
+    assert held["weak"]() is None
+    assert gc.get_freeze_count() <= frozen
+
+def test_finds_no_object_frozen_by_others(metal):
+    assert gc.get_freeze_count() <= frozen
+""",
+    "garbage is collected before buffers are counted": """
+def test_a_buffer_in_a_cycle_is_no_leak(metal):
+    cycle = [md.zeros(100)]
+    cycle.append(cycle)
+
+def test_a_count_includes_no_garbage(metal_buffers):
+    cycle = [md.zeros(100)]
+    cycle.append(cycle)
+    del cycle
+    assert metal_buffers() == 0
+
+def test_keeps_one():
+    kept.append(md.zeros(100))
+
+def test_a_buffer_in_a_cycle_is_no_leak_beside_others(metal):
+    cycle = [md.zeros(100)]
+    cycle.append(cycle)
+""",
+}
+ENDS = re.compile(r"def (test_\w+)\(.*\):(?:  # ([A-Z ]+))?$", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
+    """What is said of all, and each file's part of the report."""
     folder = tmp_path_factory.mktemp("together")
     (folder / "tox.ini").write_text(INI)
-    for name, text in CASES.items():
-        (folder / f"{name}.py").write_text(HEAD + text)
+    files = {name: folder / f"test_{name.replace(' ', '_')}.py" for name in CASES}
+    for name, file in files.items():
+        file.write_text(HEAD + CASES[name])
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SOFTMETAL_", "PYTEST_"))}
     # Which compiler makes kernels, the machine decides: PATH's may not link for it.
     kept |= {name: os.environ[name] for name in ["SOFTMETAL_CXX"] if name in os.environ}
-    options = [*ALONE, "-rA", "--junitxml=report.xml", *(f"{name}.py" for name in CASES)]
-    command = [sys.executable, "-m", "pytest", *options]
+    command = [sys.executable, "-m", "pytest", *ALONE, "-rA", "--junitxml=report.xml", *files.values()]
     environment = kept | {"PYTHONPATH": python_path(), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True)
-    return done.stdout, list(ElementTree.parse(folder / "report.xml").iter("testcase"))
+    reports = list(ElementTree.parse(folder / "report.xml").iter("testcase"))
+    return done.stdout, {
+        name: "\n".join("".join(one.itertext()) for one in reports if one.get("classname").startswith(file.stem))
+        for name, file in files.items()
+    }
 
 
-@pytest.fixture
-def result(request, results):
-    """Return its test's words in pytest's summary, what was said there, and all that its file said."""
-    name, (whole, reports) = request.function.__name__, results
-    outcomes = {}
-    for word, test in re.findall(rf"^([A-Z]+) {name}\.py::([\w:\[\]]+)", whole, re.MULTILINE):
-        outcomes[test] = " ".join(sorted([word, *outcomes.get(test, "").split()]))
-    text = "\n".join("".join(each.itertext()) for each in reports if each.get("classname").startswith(name))
-    return SimpleNamespace(outcomes=outcomes, text=text, whole=whole)
+def outcomes_of(name, whole):
+    """(a test's name, its words in pytest's summary)"""
+    found = {}
+    for word, test in re.findall(rf"^([A-Z]+) test_{name.replace(' ', '_')}\.py::([\w:\[\]]+)", whole, re.MULTILINE):
+        found[test] = " ".join(sorted([word, *found.get(test, "").split()]))
+    return {(test.rpartition("::")[2].partition("[")[0], words) for test, words in found.items()}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.needs_kernels if "md.kernel(" in CASES[name] else ()) for name in CASES],
+)
+def test_each_test_ends_as_it_should(name, results):
+    whole, reports = results
+    assert outcomes_of(name, whole) == {(test, words or "PASSED") for test, words in ENDS.findall(CASES[name])}
+    for pattern in re.findall("^# says: (.*)$", CASES[name], re.MULTILINE):
+        assert re.search(pattern, reports[name]), pattern
+
+
+def test_a_failure_shows_the_reports_beside_its_own(results):
+    assert re.search(r"KeyError: .beside.(?s:.*)- Captured softmetal call -.*\nsoftmetal: race: ", results[0])
 
 
 # ---- it costs nothing unless it is used ----
@@ -132,139 +374,7 @@ def test_a_package_that_cannot_be_imported_costs_only_the_tests_that_need_it(run
     assert "metal_dlpack cannot be imported: no libobjc" in said(result)
 
 
-# ---- leaks ----
-
-
-@case("def test_it(metal):\n    kept.append([md.zeros(100), md.zeros(100)])\n")
-def test_a_test_that_passes_and_leaves_a_buffer_behind_is_an_error(result):
-    assert result.outcomes == {"test_it": "ERROR PASSED"}
-    assert "2 MTLBuffers outlive the test." in result.text
-
-
-@case("def test_it(metal):\n    kept.append(md.zeros(100))\n    assert kept == 'its own'\n")
-def test_of_a_test_that_fails_and_leaks_only_its_failure_is_shown(result):
-    assert result.outcomes == {"test_it": "FAILED"}
-    assert "outlive" not in result.text
-    assert "its own" in result.text
-
-
-@case("""
-@pytest.fixture
-def array(metal):
-    return md.zeros(100)
-
-@pytest.fixture(scope="module")
-def shared():
-    return md.zeros(100)
-
-def test_it(metal, array, shared, metal_buffers):
-    assert metal_buffers() == 1
-    more = md.zeros(10)
-    assert metal_buffers() == 2
-""")
-def test_what_a_fixture_held_is_no_leak(result):
-    assert result.outcomes == {"test_it": "PASSED"}
-
-
-@case("""
-import logging
-import unittest
-
-class TestCase(unittest.TestCase):
-    @pytest.fixture(autouse=True)
-    def checked(self, metal):
-        pass
-
-    def setUp(self):
-        self.first = md.zeros(3)
-
-    def test_it(self):
-        self.second = md.zeros(4)
-
-    def test_wrong(self):
-        ask_for_nothing()
-
-class TestClass:
-    @pytest.fixture(autouse=True)
-    def checked(self, metal):
-        self.first = md.zeros(3)
-
-    def setup_method(self):
-        self.second = md.zeros(3)
-
-    def test_it(self):
-        self.third = md.zeros(4)
-
-    def teardown_method(self):
-        assert self.first.size + self.third.size == 7
-
-def test_log(metal):
-    logging.warning("an array: %s", md.zeros(3))
-
-def test_leak(metal):
-    kept.append(md.zeros(3))
-""")
-def test_what_pytest_keeps_of_a_test_is_no_leak(result):
-    """The instance of its class, and the arguments of its log records."""
-    right = ["TestCase::test_it", "TestClass::test_it", "test_log"]
-    wrong = {"test_leak": "ERROR PASSED", "TestCase::test_wrong": "FAILED"}
-    assert result.outcomes == dict.fromkeys(right, "PASSED") | wrong
-    assert "1 MTLBuffers outlive the test." in result.text
-
-
-@case("""
-def test_settings(metal_settings):
-    kept.append(md.zeros(100))
-    metal_settings(latency_us=10, seed=3)
-
-def test_reports(metal_reports):
-    kept.append(md.zeros(100))
-""")
-def test_a_test_with_only_one_of_the_fixtures_is_judged_by_that(result):
-    assert result.outcomes == {"test_settings": "PASSED", "test_reports": "PASSED"}
-
-
 # ---- reports ----
-
-
-@case("def test_wrong(metal):\n    ask_for_nothing()\n\ndef test_right(metal):\n    md.zeros(3)\n")
-def test_wrong_use_fails_the_test_that_does_it(result):
-    assert result.outcomes == {"test_wrong": "FAILED", "test_right": "PASSED"}
-    assert "softmetal: zero-length: " in result.text
-
-
-@case("def test_it(metal):\n    metal(latency_us=20_000)\n    race()\n")
-def test_a_race_fails_the_test_with_both_places(result):
-    assert result.outcomes == {"test_it": "FAILED"}
-    (text,) = re.findall(r"^softmetal: race: .*$", result.text, re.MULTILINE)[:1]
-    assert re.search(r"a write of bytes 0 to 64 by queue \d+, encoded at \S+", text)
-    assert re.search(r"a read of bytes 0 to 64 by the CPU at \S+", text)
-
-
-KERNEL = """
-KERNEL = md.kernel(
-    "#include <metal_stdlib>\\nusing namespace metal;\\n"
-    "kernel void f(device float *x, uint i [[thread_position_in_grid]]) {\\n  x[0] = i;\\n}"
-)
-
-def test_it(metal):
-    KERNEL(md.zeros(4), n=4)
-
-def test_without_a_fixture():
-    x = md.zeros(4)
-    KERNEL(x, n=4)
-    with pytest.raises(md.MetalError, match="program_source:4:"):
-        x.tolist()
-"""
-
-
-@pytest.mark.needs_kernels
-@case(KERNEL)
-def test_kernels_are_checked(result):
-    assert result.outcomes == {"test_it": "FAILED", "test_without_a_fixture": "PASSED"}
-    place = r"softmetal: kernel: f: two threads write byte 0 of buffer 0 \(x\).*program_source:4:"
-    assert re.search(place, result.text)
-    assert "SOFTMETAL_KERNEL_CHECK" not in result.text
 
 
 @pytest.mark.needs_kernels
@@ -273,109 +383,6 @@ def test_kernels_are_not_checked_where_the_environment_says_so(run):
     result = run(KERNEL, SOFTMETAL_KERNEL_CHECK="0")
     result.assert_outcomes(passed=1, failed=1)
     assert "two threads write" not in said(result)
-
-
-@case("""
-streams = [md.Stream(), md.default_device().default_stream]
-
-def test_wrong(metal):
-    metal(fail="commit@1+=OutOfMemory")
-    for stream in streams:
-        md.zeros(8).fill(1, stream=stream)
-
-@pytest.mark.parametrize("stream", streams)
-def test_right(metal, stream):
-    stream.synchronize()
-""")
-def test_failures_that_a_test_did_not_wait_for_are_not_those_of_the_next(result):
-    assert set(result.outcomes.values()) == {"PASSED"}
-    assert len(result.outcomes) == 3
-
-
-@pytest.mark.needs_kernels
-@case("""
-def test_wrong(metal):
-    past_the_end = "kernel void f(device float *x, uint i [[thread_position_in_grid]]) { x[i + 4] = 1; }"
-    md.kernel(past_the_end)(md.zeros(4), n=4)
-
-def test_right(metal):
-    md.default_device().synchronize()
-""")
-def test_the_failure_of_a_kernel_is_not_that_of_the_next_test(result):
-    assert result.outcomes == {"test_wrong": "FAILED", "test_right": "PASSED"}
-
-
-@case("""
-def test_wrong(metal):
-    metal(latency_us=50_000)
-    ask_for_nothing()
-    race()
-
-def test_right(metal):
-    pass
-
-def test_that_fails(metal):
-    metal(latency_us=200_000)
-    race()
-    raise KeyError("its own")
-
-@pytest.fixture
-def late(metal_reports):
-    yield
-    softmetal.configure(latency_us=200_000)
-    race()
-    softmetal.configure(latency_us=None)
-
-def test_late(late):
-    pass
-
-def test_after(metal):
-    pass
-""")
-def test_the_work_of_a_test_is_its_own_however_late_it_is_and_however_the_test_ends(result):
-    """The report comes when the GPU is done, after the function has returned."""
-    ends = {"test_right": "PASSED", "test_late": "ERROR PASSED", "test_after": "PASSED"}
-    assert result.outcomes == ends | {"test_wrong": "FAILED", "test_that_fails": "FAILED"}
-    assert re.search(r"the last of \d reports", result.text)
-
-
-@case("""
-@pytest.mark.xfail(reason="known")
-def test_one(metal):
-    ask_for_nothing()
-
-@pytest.mark.xfail(reason="known", strict=True)
-def test_two(metal):
-    race()
-""")
-def test_a_report_that_is_expected_is_xfailed(result):
-    assert result.outcomes == {"test_one": "XFAIL", "test_two": "XFAIL"}
-
-
-@case("def test_it(metal):\n    race()\n    raise KeyError('beside')\n")
-def test_a_failure_shows_the_reports_beside_its_own(result):
-    assert result.outcomes == {"test_it": "FAILED"}
-    assert re.search(r"KeyError: .beside.(?s:.*)- Captured softmetal call -.*\nsoftmetal: race: ", result.whole)
-
-
-@case("""
-@pytest.fixture
-def early(metal):
-    ask_for_nothing()
-
-@pytest.fixture
-def late(metal):
-    yield
-    ask_for_nothing()
-
-def test_early(early):
-    assert False, "not run"
-
-def test_late(late):
-    pass
-""")
-def test_a_report_of_a_fixture_is_an_error(result):
-    assert result.outcomes == {"test_early": "ERROR", "test_late": "ERROR PASSED"}
 
 
 @pytest.mark.long
@@ -519,55 +526,6 @@ def test_leak(metal):
 
 
 # ---- what belongs to the whole process is as it was ----
-
-
-@case("""
-import gc, weakref
-
-class Cycle:
-    pass
-
-held = {}
-frozen = gc.get_freeze_count()  # Python 3.12 begins with hundreds
-
-def test_makes_garbage_to_be():
-    cycle = Cycle()
-    cycle.me = held["cycle"] = cycle
-    held["weak"] = weakref.ref(cycle)
-
-def test_counts_buffers(metal_buffers):
-    del held["cycle"]
-    gc.collect()
-    assert held["weak"]() is None
-    assert gc.get_freeze_count() <= frozen
-
-def test_finds_no_object_frozen_by_others(metal):
-    assert gc.get_freeze_count() <= frozen
-""")
-def test_the_collector_works_as_ever(result):
-    assert set(result.outcomes.values()) == {"PASSED"}
-
-
-@case("""
-def test_a_buffer_in_a_cycle_is_no_leak(metal):
-    cycle = [md.zeros(100)]
-    cycle.append(cycle)
-
-def test_a_count_includes_no_garbage(metal_buffers):
-    cycle = [md.zeros(100)]
-    cycle.append(cycle)
-    del cycle
-    assert metal_buffers() == 0
-
-def test_keeps_one():
-    kept.append(md.zeros(100))
-
-def test_a_buffer_in_a_cycle_is_no_leak_beside_others(metal):
-    cycle = [md.zeros(100)]
-    cycle.append(cycle)
-""")
-def test_garbage_is_collected_before_buffers_are_counted(result):
-    assert set(result.outcomes.values()) == {"PASSED"}
 
 
 #: Runs pytest in a process that has settings of its own, and says what of the process's is not as it was.
