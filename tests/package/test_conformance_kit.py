@@ -242,34 +242,27 @@ def test_the_command_shows_what_happened_and_what_the_standard_says():
         assert text in said, said
 
 
-def test_the_exit_status_says_how_it_went():
-    wrong = []
-    for expected, *arguments in [
-        (0, "--producer", "toy_faults:Toy", "--rule", "items"),
-        (0, "--producer", "toy_faults:producer_flags", "--rule", "flags"),  # advice
-        (0, "--producer", "toy_faults:producer_items", "--rule", "copy-flag"),
-        (2, "--producer", "no_such_module:Toy"),
-        (2, "--producer", "toy_faults:nothing"),
-        (2, "--consumer", "numpyy"),
-        (2, "--consumer", "toy_faults:Toy", "--rule", "copy-flag"),
-        (2, "--consumer", "toy_faults:Toy", "--timeout", "nan"),
-        (2, "--consumer", "toy_faults:Toy", "--timeout", "-1"),
-        (2,),
-    ]:
-        status, said, error = run(*arguments)
-        if status != expected or "Traceback" in error:
-            wrong.append((arguments, status, said, error))
-    assert wrong == []
-
-
-def test_a_library_that_cannot_be_judged_passes_nothing():
-    for side, name, why in [
-        ("producer", "Empty", "it cannot be judged as a producer, since it has no make"),
-        ("consumer", "Empty", "it cannot be judged as a consumer, since it has no from_dlpack"),
-        ("consumer", "Unmakeable", "toy_faults:Unmakeable: ZeroDivisionError: by zero"),
-    ]:
-        status, _, error = run(f"--{side}", f"toy_faults:{name}")
-        assert (status, why in error) == (2, True), (side, name, error)
+@pytest.mark.parametrize(
+    ("expected", "why", "words"),
+    [
+        (0, "", "--producer toy_faults:Toy --rule items"),
+        (0, "", "--producer toy_faults:producer_flags --rule flags"),  # advice
+        (0, "", "--producer toy_faults:producer_items --rule copy-flag"),
+        (2, "no_such_module", "--producer no_such_module:Toy"),
+        (2, "nothing", "--producer toy_faults:nothing"),
+        (2, "numpyy", "--consumer numpyy"),
+        (2, "copy-flag", "--consumer toy_faults:Toy --rule copy-flag"),
+        (2, "nan", "--consumer toy_faults:Toy --timeout nan"),
+        (2, "-1", "--consumer toy_faults:Toy --timeout -1"),
+        (2, "", ""),
+        (2, "it cannot be judged as a producer, since it has no make", "--producer toy_faults:Empty"),
+        (2, "it cannot be judged as a consumer, since it has no from_dlpack", "--consumer toy_faults:Empty"),
+        (2, "toy_faults:Unmakeable: ZeroDivisionError: by zero", "--consumer toy_faults:Unmakeable"),
+    ],
+)
+def test_the_exit_status_says_how_it_went_and_the_error_why(expected, why, words):
+    status, _, error = run(*words.split())
+    assert (status, why in error, "Traceback" in error) == (expected, True, False), error
 
 
 def test_a_side_that_has_none_of_the_rules_is_left_out():

@@ -123,9 +123,13 @@ def test_file_is_absolute_as_in_python(tmp_path):
     assert run_child([*RUNNER, "program.py"], cwd=tmp_path).stdout == f"{tmp_path / 'program.py'}\n"
 
 
-def test_a_program_that_is_told_to_end_has_a_report(tmp_path):
-    done, report = ran(tmp_path, program(tmp_path, "run(3)\nos.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(60)"))
-    assert (done.returncode, lines_found(report)) == (-signal.SIGTERM, FOUND)
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_a_program_that_is_told_to_end_has_a_report(tmp_path, name):
+    heeds = "signal.signal(signal.SIGINT, signal.default_int_handler)"  # whoever runs the tests may ignore it
+    path = program(tmp_path, f"{heeds}\nrun(3)\nos.kill(os.getpid(), signal.{name})\ntime.sleep(60)")
+    done, report = ran(tmp_path, path)
+    assert (done.returncode, lines_found(report)) == (-getattr(signal, name), FOUND)
+    assert ("KeyboardInterrupt" in done.stderr) == (name == "SIGINT")
 
 
 def test_a_report_without_the_kernels_that_still_run_says_so(tmp_path):
@@ -134,19 +138,6 @@ def test_a_report_without_the_kernels_that_still_run_says_so(tmp_path):
     done, _ = ran(tmp_path, program(tmp_path, end, endless))
     assert done.returncode == -signal.SIGTERM
     assert "softmetal: kernels still ran at the end; what they did is not in this report." in done.stderr
-
-
-def test_an_interrupted_program_has_a_report(tmp_path):
-    heeds = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)"  # whoever runs the tests may ignore it
-    path = program(tmp_path, f"{heeds}\nrun(3)\nprint('ready', flush=True)\ntime.sleep(60)")
-    words = [sys.executable, *RUNNER, "--report", "r.json", str(path)]
-    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == "ready\n"
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
-    assert process.returncode == -signal.SIGINT
-    assert "KeyboardInterrupt" in said
-    assert lines_found(json.loads((tmp_path / "r.json").read_text())) == FOUND
 
 
 def test_a_module_and_its_arguments(tmp_path):

@@ -1,8 +1,6 @@
 """Where a kernel's text stands in the program: literals of every form, written by a random program whose lines are known."""
 
 import importlib.util
-import os
-import py_compile
 import random
 import re
 import sys
@@ -210,23 +208,6 @@ def test_the_literal_that_is_the_whole_text_wins(text, lines):
 def test_of_a_text_that_is_no_literal_nothing_is_said(text):
     assert report.source_of(text) is None
     assert report.with_lines(text) == text
-
-
-def test_without_a_source_nothing_is_said(tmp_path):
-    path = tmp_path / "compiled_only.py"
-    # Backwards, else it would be found in this file.
-    text = "}\n;13 = ]0[ereh    \n{ )]])0(reffub[[ ereh* tni ecived(neesnu diov lenrek\n"[::-1]
-    path.write_text(f'text = """{text}"""\n')
-    code = py_compile.compile(str(path), cfile=str(tmp_path / "compiled_only.pyc"))
-    os.unlink(path)
-    spec = importlib.util.spec_from_file_location("compiled_only", code)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["compiled_only"] = module
-    try:
-        spec.loader.exec_module(module)
-        assert report.source_of(module.text) is None
-    finally:
-        del sys.modules["compiled_only"]
 
 
 def test_a_thousand_kernels_read_the_files_beside_them_a_few_times(tmp_path, monkeypatch):
