@@ -7,7 +7,7 @@ import types
 import numpy as np
 import pytest
 from dlpack_structs import Producer
-from objc_messages import encode_fill, gpu_fill, pool, send
+from objc_messages import encode_fill, pool, send
 from recipes import recipe
 
 import metal_dlpack as md
@@ -95,24 +95,6 @@ def test_kernels_by_hand_with_pyobjc(queue):
     assert result.tolist() == [5] * 64
 
 
-def test_a_kernel_in_another_language(queue, shared_event):
-    """The four numbers of __metal_stream__ in, an event of one's own out; nobody waits on the CPU in between."""
-    a, result, stream = md.zeros(64, "uint8"), md.zeros(64, "uint8"), md.Stream()
-    a.fill(1, stream=md.Stream())
-    _, _, event, value = a.__metal_stream__()
-    commands = queue.commandBuffer()
-    commands.encode("encodeWaitForEvent:value:", event, value)
-    encode_fill(commands.handle, a.buffer.handle, 6, 64)
-    commands.encode("encodeSignalEvent:value:", shared_event, 1)
-    commands.commit()
-    moment = md.Event.from_handle(shared_event, 1)
-    assert not moment.query()
-    stream.wait(moment)
-    result.copy_from(a, stream=stream)
-    assert result.tolist() == [6] * 64
-    moment.wait()
-
-
 @pytest.mark.parametrize("package", ["tvm", "tvm_ffi"])
 def test_tvm_is_synchronised_where_it_is_imported(package, monkeypatch):
     """A stand-in records the call: TVM with Metal runs on a Mac only."""
@@ -168,13 +150,3 @@ def test_a_producer_in_ten_lines(queue, shared_event):
     assert lent.stream.flushes == 1
     assert result.tolist() == [7] * 64
     assert np.asarray(md.from_dlpack(lent)).tolist() == [7] * 64
-
-
-def test_work_that_nobody_was_told_of_is_waited_for_with_the_event(queue):
-    """We do not know which buffers a kernel used: after.wait() is what to call."""
-    array = md.zeros(64, "uint8")
-    stream = md.Stream.from_handle(queue)
-    gpu_fill(array.buffer.handle, 9, 64, queue=queue.handle, waits=False)
-    assert array.__metal_stream__()[3] == 0
-    stream.record().wait()
-    assert array.tolist() == [9] * 64
