@@ -39,12 +39,6 @@ def test_memory_of_numpy_s_is_cpu_memory_until_it_is_wrapped(live_buffers):
     assert memory_of(draw(x=x, a=md.from_dlpack(x)), "x").title.startswith("MTLBuffer")
 
 
-def test_private_memory_is_told_apart_by_handle(live_buffers):
-    a, b = md.zeros(100, storage="private"), md.zeros(100, storage="private")
-    picture = draw(a, b, a[50:])
-    assert [[lane.name for lane in memory.lanes] for memory in picture.memories] == [["0", "2"], ["1"]]
-
-
 @pytest.mark.parametrize("is_given_away", [False, True])
 def test_a_picture_gives_no_handle_away(is_given_away, settings):
     """A fill of private memory waits for the GPU only if somebody else could look."""
