@@ -129,7 +129,7 @@ LONGER_FILES = {
     "test_cache.py": 604,
     "test_compiler.py": 507,
     "test_explain.py": 532,
-    "test_files.py": 864,
+    "test_files.py": 852,
     "test_kernel_arguments.py": 580,
     "test_pool.py": 551,
     "test_pytest_plugin.py": 608,

@@ -4,7 +4,6 @@ import gc
 import mmap
 import os
 import re
-import runpy
 import struct
 import sys
 import threading
@@ -22,10 +21,10 @@ import pytest
 from children import output_of, run_child
 from file_cases import bytes_of, entry, gguf_bytes, safetensors_bytes
 from machine import SANITIZER, tries
-from places import DOCS, EXAMPLES, ROOT
+from places import DOCS, ROOT
 
 import metal_dlpack as md
-from metal_dlpack.files import memory, safetensors, single_file
+from metal_dlpack.files import memory, single_file
 from metal_dlpack.opening import FileFormatError
 
 SUFFIXES = list(cases.WRITERS)
@@ -678,17 +677,6 @@ def test_the_mapping_s_other_manners(model):
 
 
 # ---- what is written about it ----
-
-
-@pytest.mark.needs_no_sanitizer
-def test_the_example_runs(big, monkeypatch, capsys):
-    for arguments in ([], [str(big)]):
-        monkeypatch.setattr(sys, "argv", ["model_file.py", *arguments])
-        runpy.run_path(str(EXAMPLES / "model_file.py"), run_name="__main__")
-    said = capsys.readouterr().out
-    assert "model.npz: 2 tensors, read" in said
-    assert f"{len(safetensors.DTYPES)} tensors, mapped" in said
-    assert said.count("copied to private memory") == 2
 
 
 def test_the_sentence_in_the_documentation_is_what_is_said(tmp_path, monkeypatch):
