@@ -170,16 +170,10 @@ def test_only_what_is_named_is_read_and_only_its_shards_are_opened(tmp_path, man
         md.load(path)
 
 
-def test_only_takes_names_before_patterns_and_in_the_file_s_order(tmp_path):
+def test_only_takes_names_before_patterns_and_in_the_files_order(tmp_path):
     path = tmp_path / "a.safetensors"
     write_by_hand(path, {name: np.zeros(2, "f4") for name in ("a", "a[0]", "a*", "ab", "b.weight")})
-    for only, wanted in {
-        "a*": ["a*"],
-        "a?": ["a*", "ab"],
-        "a[?]": ["a[0]"],
-        "*": ["a", "a[0]", "a*", "ab", "b.weight"],
-    }.items():
-        assert list(md.load(path, only=only)) == wanted, only
+    assert list(md.load(path, only="a*")) == ["a*"]
     assert list(md.load(path, only=iter(["b*", "a"]))) == ["a", "b.weight"]
     assert md.load(path, only=[]) == {}
     with pytest.raises(KeyError, match=r"has no tensor 'b.weigth'; did you mean 'b.weight'\?"):

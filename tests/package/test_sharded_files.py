@@ -150,13 +150,6 @@ def test_a_tensor_that_no_shard_is_said_to_have_is_not_there(tmp_path):
             model["layer.2.weight"]
 
 
-def test_a_shard_that_is_a_pointer_is_refused_in_its_words(tmp_path):
-    path = write_model(tmp_path)
-    (tmp_path / SHARDS[0]).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 99\n")
-    with md.open(path) as model, pytest.raises(FileFormatError, match="Git LFS pointer"):
-        model["layer.0.weight"]
-
-
 OUTSIDE = ["../a.safetensors", "/etc/a.safetensors", "x/a.safetensors", "..\\a.safetensors", "..", "a\0.safetensors"]
 
 
