@@ -107,6 +107,7 @@ def test_it(metal, array, shared, metal_buffers):
     more = md.zeros(10)
     assert metal_buffers() == 2
 """,
+    # The instance of its class, and the arguments of its log records.
     "what pytest keeps of a test is no leak": r"""
 # says: 1 MTLBuffers outlive the test\.
 import logging
@@ -194,6 +195,7 @@ def test_wrong(metal):  # FAILED
 def test_right(metal):
     md.default_device().synchronize()
 """,
+    # The report comes when the GPU is done, after the function has returned.
     "the work of a test is its own however late it is and however the test ends": """
 # says: the last of \\d reports
 def test_wrong(metal):  # FAILED
