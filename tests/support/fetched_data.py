@@ -59,6 +59,30 @@ def registrations(library: Path) -> str:
 
 
 FOR_ANY_MAC = ("--only-binary=:all:", "--platform=macosx_10_9_universal2", "--python-version=3.11")
+#: PyObjC's wheels for macOS: framework, SHA-256.  Of each its tables of names are taken ...
+PYOBJC = {
+    "Metal": "9e56862fd12eb3d3da429f15d6721f966d5791e27419ea0fa08f5f3dd0981fe8",
+    "Cocoa": "851dca4c16e70b405e5cd5a8c166cf7c445ae54a4cdd95ce9a523803172f32d1",
+    "IOSurface": "17ca25726aee45048e9c1725e843617d457ea74f9793bcb1953010d28607598b",
+    "Quartz": "4b01e325b0cdc121e78730dde9756e971b23069bf141cd62efbcaac76d7b6dbb",
+    "CoreML": "be7700e4acd57fea051454a5456fa78aa9fea21da952ba561a704f8e0d7daff2",
+    "CoreMedia": "f6f8150428e6ae40d6b97714f6933b8c4322f3fb94de9bfcb206d00cb021f464",
+    "AVFoundation": "6a1baf030b9c7997b99e38450e84ea7398c8ca9e762660ba9019c20837e733a0",
+    "MetalPerformanceShaders": "31178f26ad7f34b57dbdfc891a47aa84ffd082b0030a388a31499fe6e1cd92e4",
+    "MetalPerformanceShadersGraph": "1e94705ba9c5bad35fe9f6dc20a085a975a2b624f859d8481039b3edd5559481",
+}
+#: ... and of these also others' tables, and what holds the protocols as Apple's compiler wrote them.
+OF_PYOBJC = {
+    "Metal": r"Metal/_metadata\.py|Metal/_Metal\..*\.so",
+    "Cocoa": r"(Core)?Foundation/_metadata\.py|Foundation/_Foundation\..*\.so",
+    "Quartz": r"Quartz/Core(Graphics|Video)/_metadata\.py",
+}
+#: Packages of MLX, for how they use custom kernels.
+USERS_OF_MLX = {
+    "mlx-lm==0.32.2": "5c0991248cfff5872503d74f466d2532dd8cb7fb3670cb9be7a06d7305dadc04",
+    "mlx-vlm==0.7.10": "f112ddaaf1bf0dd1efa702b5675a27df3345614e69e3996d3fbd09d838b8333d",
+    "mlx-audio==0.6.2": "db57a552bd0ab16aa1fcc435d5fdb1c692d78e64926fa1f73669805c782e5731",
+}
 PACKAGES = (
     Package(  # Apple's own C++ headers, and MLX's kernels
         "mlx-metal==0.32.4",
@@ -73,59 +97,9 @@ PACKAGES = (
         ("--no-binary=:all:", "--no-build-isolation"),
         r".*/vendor/llama\.cpp/ggml/src/(?P<path>ggml-metal/kernels/.*|ggml-metal/ggml-metal-impl\.h|ggml-common\.h)",
     ),
-    Package(
-        "pyobjc-framework-Metal==12.2.2",
-        "9e56862fd12eb3d3da429f15d6721f966d5791e27419ea0fa08f5f3dd0981fe8",
-        FOR_ANY_MAC,
-        r"Metal/_metadata\.py|Metal/_Metal\..*\.so",
-    ),
-    Package(
-        "pyobjc-framework-Cocoa==12.2.2",
-        "851dca4c16e70b405e5cd5a8c166cf7c445ae54a4cdd95ce9a523803172f32d1",
-        FOR_ANY_MAC,
-        r"(Core)?Foundation/_metadata\.py|Foundation/_Foundation\..*\.so",
-    ),
-    Package(
-        "pyobjc-framework-IOSurface==12.2.2",
-        "17ca25726aee45048e9c1725e843617d457ea74f9793bcb1953010d28607598b",
-        FOR_ANY_MAC,
-        r"IOSurface/_metadata\.py",
-    ),
-    Package(
-        "pyobjc-framework-Quartz==12.2.2",
-        "4b01e325b0cdc121e78730dde9756e971b23069bf141cd62efbcaac76d7b6dbb",
-        FOR_ANY_MAC,
-        r"Quartz/Core(Graphics|Video)/_metadata\.py",
-    ),
-    Package(
-        "pyobjc-framework-CoreML==12.2.2",
-        "be7700e4acd57fea051454a5456fa78aa9fea21da952ba561a704f8e0d7daff2",
-        FOR_ANY_MAC,
-        r"CoreML/_metadata\.py",
-    ),
-    Package(
-        "pyobjc-framework-CoreMedia==12.2.2",
-        "f6f8150428e6ae40d6b97714f6933b8c4322f3fb94de9bfcb206d00cb021f464",
-        FOR_ANY_MAC,
-        r"CoreMedia/_metadata\.py",
-    ),
-    Package(
-        "pyobjc-framework-AVFoundation==12.2.2",
-        "6a1baf030b9c7997b99e38450e84ea7398c8ca9e762660ba9019c20837e733a0",
-        FOR_ANY_MAC,
-        r"AVFoundation/_metadata\.py",
-    ),
-    Package(
-        "pyobjc-framework-MetalPerformanceShaders==12.2.2",
-        "31178f26ad7f34b57dbdfc891a47aa84ffd082b0030a388a31499fe6e1cd92e4",
-        FOR_ANY_MAC,
-        r"MetalPerformanceShaders/_metadata\.py",
-    ),
-    Package(
-        "pyobjc-framework-MetalPerformanceShadersGraph==12.2.2",
-        "1e94705ba9c5bad35fe9f6dc20a085a975a2b624f859d8481039b3edd5559481",
-        FOR_ANY_MAC,
-        r"MetalPerformanceShadersGraph/_metadata\.py",
+    *(
+        Package(f"pyobjc-framework-{name}==12.2.2", digest, FOR_ANY_MAC, OF_PYOBJC.get(name, rf"{name}/_metadata\.py"))
+        for name, digest in PYOBJC.items()
     ),
     Package(  # which operators MPS has
         "torch==2.13.0",
@@ -134,23 +108,10 @@ PACKAGES = (
         r"torchgen/packaged/ATen/native/(?P<path>native_functions\.yaml)",
         (r"torch/lib/libtorch_cpu\.dylib", "registrations.json", registrations),
     ),
-    Package(  # how packages of MLX use custom kernels
-        "mlx-lm==0.32.2",
-        "5c0991248cfff5872503d74f466d2532dd8cb7fb3670cb9be7a06d7305dadc04",
-        ("--only-binary=:all:", "--ignore-requires-python"),
-        r"mlx_lm/.*\.py",
-    ),
-    Package(
-        "mlx-vlm==0.7.10",
-        "f112ddaaf1bf0dd1efa702b5675a27df3345614e69e3996d3fbd09d838b8333d",
-        ("--only-binary=:all:", "--ignore-requires-python"),
-        r"mlx_vlm/.*\.py",
-    ),
-    Package(
-        "mlx-audio==0.6.2",
-        "db57a552bd0ab16aa1fcc435d5fdb1c692d78e64926fa1f73669805c782e5731",
-        ("--only-binary=:all:", "--ignore-requires-python"),
-        r"mlx_audio/.*\.py",
+    *(
+        Package(name, digest, ("--only-binary=:all:", "--ignore-requires-python"), rf"mlx_{kind}/.*\.py")
+        for name, digest in USERS_OF_MLX.items()
+        for kind in re.findall(r"mlx-(\w+)", name)
     ),
 )
 
