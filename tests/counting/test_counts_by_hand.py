@@ -1,4 +1,4 @@
-"""Ten kernels whose counts are derived by hand, as formulas of the sizes."""
+"""Kernels whose counts are derived by hand, as formulas of the sizes."""
 
 import numpy as np
 import pytest
@@ -117,18 +117,6 @@ def test_a_histogram(library, n, bins):
     assert facts(one, "lines", "least_lines") == (up(n, 32), up(n, 32))
 
 
-@pytest.mark.parametrize("n", [64, 1000])
-def test_a_stencil(library, n):
-    count = library["stencil"].count(floats(n), floats(n), n, n=n, group=256)
-    inner = [(max(first, 1), min(first + 32, n - 1)) for first in range(0, n, 32)]
-    inner = [(first, end - first) for first, end in inner if end > first]
-    x, y = count["x"], count["y"]
-    assert facts(x, "loads", "accesses") == (2 * (n - 2), 2 * len(inner))
-    assert x.lines == sum(lines(first - 1, lanes) + lines(first + 1, lanes) for first, lanes in inner)
-    assert facts(x, "least_lines", "distinct_read") == (2 * len(inner), 4 * n)
-    assert facts(y, "stores", "lines", "distinct_written") == (n - 2, len(inner), 4 * (n - 2))
-
-
 @pytest.mark.parametrize(("m", "n", "k"), [(8, 64, 16), (5, 40, 13)])
 def test_a_naive_gemm(library, m, n, k):
     a, b, c = floats(m, k), floats(k, n), floats(m, n)
@@ -169,20 +157,3 @@ def test_a_softmax(library, rows, n):
     assert (count.simd_meetings, count.barriers) == (2 * rows, 0)
     assert count.simd_functions == {"simd_max": rows, "simd_sum": rows}
     assert {name: count.operations["float"][name] for name in ("sub", "div")} == {"sub": 2 * rows * n, "div": rows * n}
-
-
-@pytest.mark.parametrize(
-    ("where", "touched"),
-    [
-        (lambda i: i * 32 % 1024 + i // 32, 32 * 32),  # each lane has a line of its own
-        (lambda i: i // 2, 32),  # two lanes share a word
-        (lambda i: 1023 - i, 32),
-        (lambda i: 0 * i, 32),
-    ],
-)
-def test_a_gather(library, where, touched):
-    places = where(np.arange(1024)).astype(np.uint32)
-    count = library["gather"].count(floats(1024), md.asarray(places), floats(1024), n=1024, group=128)
-    assert facts(count["x"], "lines", "least_lines") == (touched, 32)
-    assert count["x"].distinct_read == 4 * len(np.unique(places))
-    assert count["where"].lines_per_access == count["y"].lines_per_access == 1

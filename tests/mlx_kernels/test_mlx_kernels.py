@@ -1,6 +1,5 @@
 """mx.fast.metal_kernel on Linux: calls, values, errors and transformations are as on a Mac."""
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -426,26 +425,3 @@ def test_nothing_is_imported_or_patched_unless_it_is_asked_for():
         import softmetal
         assert "mlx" not in sys.modules
     """)
-
-
-@pytest.mark.long  # a busy machine makes it dear; benchmarks/bench_mlx_kernels.py says what it costs
-def test_a_call_costs_100_microseconds_more_than_its_launch(mx, run):
-    kernel = mx.fast.metal_kernel(name="cheap", input_names=["a"], output_names=["out"], source=COPY)
-    asked = {"output_shapes": [(64,)], "output_dtypes": [mx.float32], "grid": (64, 1, 1), "threadgroup": (64, 1, 1)}
-    x = mx.ones(64)
-    kernel(inputs=[x], **asked)
-    (compiled,) = kernel._compiled.values()
-    values, stream = (md.from_dlpack(x), md.empty(64)), md.Stream()
-
-    def launch():
-        compiled(*values, threads=64, group=64, stream=stream)
-        stream.synchronize()
-
-    def seconds(work):
-        begin = time.process_time()  # of all threads
-        for _ in range(100):
-            work()
-        return (time.process_time() - begin) / 100
-
-    pairs = [(seconds(lambda: kernel(inputs=[x], **asked)), seconds(launch)) for _ in range(20)]
-    assert min(call for call, _ in pairs) - min(alone for _, alone in pairs) < 100e-6

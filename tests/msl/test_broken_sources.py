@@ -122,17 +122,6 @@ def test_line_directives_name_files():
         msl.open_library(source)
 
 
-def test_what_is_not_supported_shows_its_line():
-    library = msl.open_library(
-        f"{HEAD}kernel void f(texture2d<float> t [[texture(0)]]) {{}}\nkernel void g(device int *x) {{}}"
-    )
-    assert list(library.functions) == ["f", "g"]
-    with pytest.raises(msl.SourceError) as caught:
-        library.compile("f", {})
-    assert str(caught.value).splitlines()[0].startswith("program_source:3:15: error: the kernel 'f' needs textures")
-    assert library.compile("g", {}).endswith(".so")
-
-
 def test_a_library_that_includes_what_is_not_supported_opens():
     source = (
         "#include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>\n#include <metal_raytracing>\n"

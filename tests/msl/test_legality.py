@@ -230,12 +230,6 @@ def test_what_the_text_shows_is_refused_by_its_line(what, monkeypatch):
     refuse(what)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("what", IN_THE_TEXT)
-def test_the_same_with_the_compiler(what):
-    refuse(what)
-
-
 def test_it_is_right_cpp():
     """The check alone finds none of it, which without the setting runs as before."""
     msl.open_library(in_namespaces(text.replace("@", "") for text, _, _ in CASES.values()), is_strict=False)

@@ -55,43 +55,6 @@ def refused_by_mps(operator):
     )
 
 
-def test_the_list_of_operators_is_read():
-    text = """
-- func: one.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)
-  structured: True
-  dispatch:
-    CPU, CUDA: one_out
-    MPS: one_out_mps
-  tags: pointwise
-
-- func: one(Tensor self) -> Tensor
-  structured_delegate: one.out
-
-- func: two(Tensor self) -> Tensor
-  dispatch:
-    CPU, MPS, MTIA: two
-    SparseMPS: two_sparse
-
-- func: three(Tensor self) -> Tensor
-  ufunc_inner_loop:
-    Generic: three (AllAndComplex)
-  dispatch:
-    SparseCPU, SparseMPS: three_sparse
-    # MPS: three
-
-- func: four.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)
-  structured: True
-  dispatch:
-    MPS: four_out
-    SparseMPS: four_out_sparse
-
-- func: four(Tensor self) -> Tensor
-  structured_delegate: four.out
-"""
-    assert with_kernels(text) == ["one.out", "one", "two", "four.out", "four"]
-    assert with_kernels(text, "SparseMPS") == ["two", "three", "four.out"]  # what is structured is dense
-
-
 def test_an_operator_has_a_kernel_if_a_mac_has_one(torch):
     has, names = torch._C._dispatch_has_kernel_for_dispatch_key, torch._C._dispatch_get_all_op_names()
     listed = {f"aten::{name}" for name in with_kernels(packed_list())}
