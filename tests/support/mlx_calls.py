@@ -1,11 +1,12 @@
 """How MLX's packages launch their kernels: the table of mlx_packages.py.
 
-A case calls a function of a package with shapes that its models have, made small, and gives (what it returned, what a
-reference returns, tolerance).  The reference is the package's own way without Metal, MLX operations, or None.
+A case calls functions of a package with shapes that its models have, made small, and returns or yields what each gave
+beside what a reference gives: the package's own way without Metal, MLX operations, or None.
 """
 
 import contextlib
 import importlib
+import inspect
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -18,7 +19,7 @@ TOLERANCE = {mx.float32: 2e-4, mx.float16: 4e-3, mx.bfloat16: 3e-2}
 
 
 def case(*modules, tolerance=None, dtypes=(mx.float32,), has_reference=True, is_wild=False):
-    """One case for each module and each type of the items: `call(module, dtype)` gives (got, expected)."""
+    """One case for each module and each type of the items: `run()` gives all that came, all expected, the tolerance."""
 
     def add(call):
         for module in modules:
@@ -28,8 +29,10 @@ def case(*modules, tolerance=None, dtypes=(mx.float32,), has_reference=True, is_
                     name += f" {str(dtype).rpartition('.')[2]}"
 
                 def run(module=module, dtype=dtype):
-                    got, expected = call(importlib.import_module(module), dtype)
-                    return got, expected, TOLERANCE[dtype] if tolerance is None else tolerance
+                    found = call(importlib.import_module(module), dtype)
+                    got, expected = zip(*(found if inspect.isgenerator(found) else [found]), strict=True)
+                    within = TOLERANCE[dtype] if tolerance is None else tolerance
+                    return got, expected if has_reference else None, within
 
                 run.has_reference, run.is_wild = has_reference, is_wild
                 assert name not in CASES, name
@@ -153,15 +156,17 @@ def without_masked(results, mask):
     return [y if mask is None else y * mask[..., None, None], *states]
 
 
-@case(*GATED, dtypes=HALF_AND_FULL)
-def gated_delta(m, dtype):
-    got, expected = [], []
+def each_gated(calls, *more, dtype=mx.float32):
+    """Of a kernel and of operations, with a gate for each head or each item, with a mask and without."""
     for is_vector in (False, True):
         for mask in (None, MASK):
-            arguments = gated(64, 24, 5, is_vector, dtype)
-            got += without_masked(m.gated_delta_kernel(*arguments, mask), mask)
-            expected += without_masked(m.gated_delta_ops(*arguments, mask), mask)
-    return got, expected
+            arguments = (*gated(64, 24, 5, is_vector, dtype), mask, *more)
+            yield [without_masked(call(*arguments), mask) for call in calls]
+
+
+@case(*GATED, dtypes=HALF_AND_FULL)
+def gated_delta(m, dtype):
+    return each_gated((m.gated_delta_kernel, m.gated_delta_ops), dtype=dtype)
 
 
 @case(*GATED[:3:2])
@@ -178,26 +183,17 @@ def gated_delta_xtree(m, dtype):
 
 @case(GATED[1])
 def gated_delta_states(m, dtype):
-    got, expected = [], []
-    for is_vector in (False, True):
-        for mask in (None, MASK):
-            arguments = gated(64, 24, 5, is_vector)
-            got += without_masked(m.gated_delta_kernel(*arguments, mask, 3), mask)
-            expected += without_masked(m.gated_delta_ops(*arguments, mask, 3), mask)
-    return got, expected
+    return each_gated((m.gated_delta_kernel, m.gated_delta_ops), 3)
 
 
 @case(GATED[2])
 def gated_delta_with_states(m, dtype):
     q, k, v, _, _, state = gated(64, 24, 5, False)
     a, b, log, bias = randn(2, 5, 4), randn(2, 5, 4), randn(4), randn(4)
-    got, expected = [], []
     for mask in (None, MASK):
         arguments = (q, k, v, a, b, log, bias, state, mask)
-        got += without_masked(m.gated_delta_update_with_states(*arguments, state_steps=4), mask)
-        reference = m.gated_delta_update_with_states(*arguments, state_steps=4, use_kernel=False)
-        expected += without_masked(reference, mask)
-    return got, expected
+        ways = (m.gated_delta_update_with_states(*arguments, state_steps=4, use_kernel=way) for way in (True, False))
+        yield [without_masked(results, mask) for results in ways]
 
 
 @case("mlx_lm.models.ssm", "mlx_vlm.models.ssm", "mlx_audio.lm.models.ssm", dtypes=HALF_AND_FULL)
@@ -329,16 +325,14 @@ def base_five(m, dtype):
 
 @case("mlx_vlm.quantization.one_bit", dtypes=(mx.float32, mx.float16))
 def one_bit_matmul(m, dtype):
-    got, expected = [], []
     for rows, width, out in ((3, 256, 48), (3, 128, 100), (20, 512, 40)):
         group = 128
         weight = mx.random.randint(0, 2**31, (out, width // 32)).astype(mx.uint32)
         scales, biases = (randn(out, width // group, dtype=dtype) for _ in "sb")
         x = randn(rows, width, dtype=dtype)
-        got.append(m.one_bit_quantized_matmul(x, weight, scales, biases, group_size=group))
         dense = m.dequantize_one_bit(weight, scales, biases, group).astype(mx.float32)
-        expected.append((x.astype(mx.float32) @ dense.T).astype(dtype))
-    return got, expected
+        got = m.one_bit_quantized_matmul(x, weight, scales, biases, group_size=group)
+        yield got, (x.astype(mx.float32) @ dense.T).astype(dtype)
 
 
 @case("mlx_vlm.models.deepseek_v41.fakequant", dtypes=HALF_AND_FULL, tolerance=0)
@@ -359,10 +353,12 @@ def nearest_interpolate(m, dtype):
 @case("mlx_vlm.models.kernels", tolerance=2e-3)
 def bicubic_interpolate(m, dtype):
     x = randn(2, 3, 16, 12)
-    got = [m.bicubic_interpolate(x, size=(8, 6), antialias=True)]
-    got.append(m.bicubic_interpolate(x, size=(20, 15), align_corners=True)[:, :, 3:-3, 3:-3])
-    expected = [m._bicubic_interpolate_mlx(x, 8, 6, antialias=True)]
-    return got, [*expected, m._bicubic_interpolate_mlx(x, 20, 15, align_corners=True)[:, :, 3:-3, 3:-3]]
+    yield m.bicubic_interpolate(x, size=(8, 6), antialias=True), m._bicubic_interpolate_mlx(x, 8, 6, antialias=True)
+    ways = (
+        m.bicubic_interpolate(x, size=(20, 15), align_corners=True),
+        m._bicubic_interpolate_mlx(x, 20, 15, align_corners=True),
+    )
+    yield [images[:, :, 3:-3, 3:-3] for images in ways]
 
 
 @case("mlx_vlm.models.kernels")
@@ -391,15 +387,13 @@ def grammar_mask(m, dtype):
 
 @case("mlx_vlm.models.embedding_gemma2._video_kernel", has_reference=False)
 def yuv_to_rgb(m, dtype):
-    got = []
     for depth, width, form in ((8, 32, "yuv420p"), (8, 18, "yuvj420p"), (10, 32, "yuv420p10le")):
         kind = np.uint8 if depth == 8 else np.uint16
         planes = [
             np.random.randint(0, 2**depth, size).astype(kind) for size in ((8, width), (4, width // 2), (4, width // 2))
         ]
         meta = {"colorspace": 1, "format": form, "depth": depth, "log2_chroma_w": 1, "log2_chroma_h": 1}
-        got.append(m.yuv_to_rgb(planes, meta))
-    return got, None
+        yield m.yuv_to_rgb(planes, meta), None
 
 
 FLASH = "mlx_audio.sts.models.mossformer2_se.flash_attention_kernels"
@@ -470,12 +464,9 @@ VERIFIER = "mlx_vlm.models.quantized_verifier"
 
 @case(VERIFIER, dtypes=HALVES)
 def verified_linear(m, dtype):
-    got, expected = [], []
     for bits, steps in ((4, 3), (5, 2), (8, 4), (4, 7), (4, 11)):
         linear, x = quantized_linear(512, 32, dtype, bits), randn(2, steps, 512, dtype=dtype)
-        got.append(m.optimized_affine_linear(linear, x))
-        expected.append(projected(linear, x))
-    return got, expected
+        yield m.optimized_affine_linear(linear, x), projected(linear, x)
 
 
 def unless_equal(logits, chosen, best):
@@ -486,7 +477,6 @@ def unless_equal(logits, chosen, best):
 
 @case(VERIFIER, tolerance=0)
 def verified_argmax(m, dtype):
-    got, expected = [], []
     dtype = mx.float16
     for bits, steps in ((4, 3), (4, 7), (4, 11), (8, 2)):
         linear, x = quantized_linear(512, 64, dtype, bits), randn(2, steps, 512, dtype=dtype)
@@ -495,19 +485,14 @@ def verified_argmax(m, dtype):
             chosen = m.optimized_affine_argmax(linear, x, masked)
             logits = projected(linear, x)
             best = mx.argmax(logits, -1) if masked is None else m._masked_argmax(logits, masked)
-            got.append(unless_equal(logits, chosen, best))
-            expected.append(best)
-    return got, expected
+            yield unless_equal(logits, chosen, best), best
 
 
 @case(VERIFIER, dtypes=HALVES)
 def verified_linears(m, dtype):
-    got, expected = [], []
     for bits, steps in ((4, 3), (8, 4), (4, 7)):
         linears, x = [quantized_linear(512, n, dtype, bits) for n in (16, 32, 8)], randn(2, steps, 512, dtype=dtype)
-        got += m.optimized_affine_linears(linears, x)
-        expected += [projected(linear, x) for linear in linears]
-    return got, expected
+        yield m.optimized_affine_linears(linears, x), [projected(linear, x) for linear in linears]
 
 
 @case(VERIFIER, tolerance=0)
@@ -537,16 +522,14 @@ def combined(linear, x, chosen, weights, shared):
 
 @case(VERIFIER, dtypes=HALVES)
 def experts_and_hyperconnections(m, dtype):
-    got, expected = [], []
     for bits, mode, group in ((4, "affine", 64), (5, "affine", 64), (4, "nvfp4", 16), (3, "affine", 64)):
         linear = quantized_experts(512, 64, 4, dtype, bits, mode, group)
         x, chosen, weights, shared, residual, post, comb = routed(dtype=dtype)
         arguments = (linear, x, chosen, weights, shared, residual, post, comb)
         by_hand = expanded(combined(linear, x, chosen, weights, shared), residual, post, comb)
         parts = of_chosen(linear, x, chosen)
-        got += [m.exact_quantized_moe_hc_expand(*arguments), m.exact_quantized_moe_hc_expand(*arguments, routed=parts)]
-        expected += [by_hand, by_hand]
-    return got, expected
+        yield m.exact_quantized_moe_hc_expand(*arguments), by_hand
+        yield m.exact_quantized_moe_hc_expand(*arguments, routed=parts), by_hand
 
 
 FAST = "mlx_vlm.models.fast_ops"
@@ -554,24 +537,19 @@ FAST = "mlx_vlm.models.fast_ops"
 
 @case(FAST, dtypes=HALVES)
 def experts_gate_and_up(m, dtype):
-    got, expected = [], []
     for bits in (4, 5):
         up, gate = (quantized_experts(512, 32, 4, dtype, bits) for _ in "ug")
         x, chosen = randn(1, 3, 512, dtype=dtype), mx.random.randint(0, 4, (1, 3, 2))
         switch = type("Switch", (), {"up_proj": up, "gate_proj": gate})()
-        got += m.exact_affine_switch_gate_up(switch, x, chosen)
-        expected += [of_chosen(linear, x, chosen) for linear in (up, gate)]
-    return got, expected
+        expected = [of_chosen(linear, x, chosen) for linear in (up, gate)]
+        yield m.exact_affine_switch_gate_up(switch, x, chosen), expected
 
 
 @case(FAST, dtypes=HALVES)
 def experts_down(m, dtype):
-    got, expected = [], []
     for bits in (4, 5):
         linear, (x, chosen, weights, shared, *_) = quantized_experts(512, 64, 4, dtype, bits), routed(dtype=dtype)
-        got.append(m.exact_affine_moe_down(linear, x, chosen, weights, shared))
-        expected.append(combined(linear, x, chosen, weights, shared))
-    return got, expected
+        yield m.exact_affine_moe_down(linear, x, chosen, weights, shared), combined(linear, x, chosen, weights, shared)
 
 
 def hyperconnection(width, dtype):
@@ -655,12 +633,9 @@ def blocks_of_32(m, dtype):
 
 @case("mlx_vlm.models.glm_moe_dsa.speculative_verifier", dtypes=HALVES)
 def quantized_head(m, dtype):
-    got, expected = [], []
     for bits in (4, 5, 8):
         linear, x = quantized_linear(512, 32, dtype, bits), randn(2, 3, 512, dtype=dtype)
-        got.append(m._quantized_head_logits(linear, x))
-        expected.append(projected(linear, x))
-    return got, expected
+        yield m._quantized_head_logits(linear, x), projected(linear, x)
 
 
 @case("mlx_vlm.models.nemotron_h.speculative_verifier", dtypes=HALF_AND_FULL)
@@ -706,13 +681,11 @@ QWEN = "mlx_vlm.models.qwen3_5.language"
 
 @case(QWEN, dtypes=HALVES)
 def ragged_decode_attention(m, dtype):
-    got, expected = [], []
     for keys, pads in ((100, [0, 7]), (4200, [0, 7])):
         q, k, v = heads(dtype, 1, keys)
-        got.append(m._qwen3_5_ragged_decode_attention(q, k, v, pads, 0.125))
         allowed = mx.arange(keys)[None] >= mx.array(pads)[:, None]
-        expected.append(attended(q, k, v, allowed[:, None, None], 0.125))
-    return got, expected
+        expected = attended(q, k, v, allowed[:, None, None], 0.125)
+        yield m._qwen3_5_ragged_decode_attention(q, k, v, pads, 0.125), expected
 
 
 @case("mlx_vlm.models.sparse_attention", dtypes=HALVES)
@@ -761,15 +734,13 @@ INKLING = "mlx_vlm.models.inkling.language"
 @case(INKLING, dtypes=HALF_AND_FULL)
 def banded_mask(m, dtype):
     rel, proj = randn(2, 5, 3, 16, dtype=dtype), randn(16, 12, dtype=dtype)
-    got, expected = [], []
     for sliding in (0, 9):
         for shape in (None, mx.zeros((2, 3, 20, 8))):
             arguments = (rel, proj, 15, 20, sliding, 12)
-            got.append(m.banded_additive_mask(*arguments, shape_ref=shape))
-            expected.append(on_the_cpu(m.banded_additive_mask, *arguments, shape_ref=shape))
-    return [x / 1e30 for x in got] + [mx.maximum(x, -100) for x in got], [x / 1e30 for x in expected] + [
-        mx.maximum(x, -100) for x in expected
-    ]
+            got = m.banded_additive_mask(*arguments, shape_ref=shape)
+            expected = on_the_cpu(m.banded_additive_mask, *arguments, shape_ref=shape)
+            yield got / 1e30, expected / 1e30
+            yield mx.maximum(got, -100), mx.maximum(expected, -100)
 
 
 @case(INKLING, dtypes=HALF_AND_FULL)
@@ -825,29 +796,22 @@ def all_positions(m, ndim):
 
 @case("mlx_vlm.models.rope_utils", dtypes=HALF_AND_FULL)
 def mrope(m, dtype):
-    got, expected = [], []
     q, k = randn(2, 4, 5, 40, dtype=dtype), randn(2, 2, 5, 40, dtype=dtype)
     for pairing in (m._HALF_SPLIT, m._EVEN_ODD):
         for ndim in (2, 3):
             arguments = (q, k, *all_positions(m, ndim))
-            got += m._compiled_mrope_apply(32, ndim, pairing)(*arguments)
-            expected += m._mrope_apply(*arguments, pairing)
-    return got, expected
+            yield m._compiled_mrope_apply(32, ndim, pairing)(*arguments), m._mrope_apply(*arguments, pairing)
 
 
 @case("mlx_vlm.models.rope_utils", dtypes=HALF_AND_FULL)
 def rotary(m, dtype):
-    got, expected = [], []
     q, k = randn(2, 4, 5, 40, dtype=dtype), randn(2, 2, 5, 40, dtype=dtype)
     angles = mx.random.uniform(0, 6, (2, 5, 16))
     cos, sin = (mx.concatenate([f(angles)] * 2, axis=-1) for f in (mx.cos, mx.sin))
     for pairing in (m._HALF_SPLIT, m._EVEN_ODD):
         apply = m._compiled_rotary_apply(32, pairing, 3, False, m._HALF_COS)
-        got += apply(q, k, cos, sin, None)
-        expected += m._precomputed_rotary(
-            q, k, cos, sin, pairing=pairing, cos_layout=m._HALF_COS, sectioned=False, mrope_section=None
-        )
-    return got, expected
+        asked = {"pairing": pairing, "cos_layout": m._HALF_COS, "sectioned": False, "mrope_section": None}
+        yield apply(q, k, cos, sin, None), m._precomputed_rotary(q, k, cos, sin, **asked)
 
 
 BONSAI = "mlx_vlm.models.bonsai.klein_fast.blocks"
@@ -940,13 +904,11 @@ def by_operations(m, call, *arguments):
 
 @case(TURBO, tolerance=0)
 def packing(m, dtype):
-    got, expected = [], []
     for bits in (1, 2, 3, 4, 5, 8):
         values = mx.random.randint(0, 2**bits, (2, 3, 70)).astype(mx.uint32)
         packed = m._pack_lowbit(values, bits)
-        got += [packed, m._unpack_lowbit(packed, bits, 70)]
-        expected += [by_operations(m, m._pack_lowbit, values, bits), values]
-    return got, expected
+        yield packed, by_operations(m, m._pack_lowbit, values, bits)
+        yield m._unpack_lowbit(packed, bits, 70), values
 
 
 #: A power of two is rotated by Hadamard's matrix, another by a dense one.
@@ -955,62 +917,52 @@ DIMS = (64, 96)
 
 @case(TURBO, tolerance=0)
 def quantizing(m, dtype):
-    got, expected = [], []
     for dim in DIMS:
         for bits, tokens in ((2, 5), (3, 1), (4, 1)):
             codec, x = m._TurboQuantMSECodec(dim, bits, 0), randn(1, 2, tokens, dim)
-            got += codec.quantize(x)
+            expected = by_operations(m, codec.quantize, x)
+            yield codec.quantize(x), expected
             with without_kernels(m, "_fused_norot_quantize_kernel"):
-                got += codec.quantize(x)
-            expected += [*by_operations(m, codec.quantize, x)] * 2
+                got = codec.quantize(x)
+            yield got, expected
         codec, x = m._TurboQuantProdCodec(dim, 3, 0), randn(1, 2, 1, dim)
         norms, indices, _, signs = codec.quantize(x)
         # the projection of what is left is summed in another order, so that a sign near 0 may differ
         signs_expected = by_operations(m, codec.quantize, x)
         differing = m._unpack_lowbit(signs, 1, dim) != m._unpack_lowbit(signs_expected[3], 1, dim)
         # Hadamard's rotation is projected by the dense one's matrix here: its numbers are of something else
-        got += [norms, indices, differing.sum() <= (2 * dim if codec.mse_codec.use_rht else 2)]
-        expected += [*signs_expected[:2], mx.array(True)]
-    return got, expected
+        is_near = differing.sum() <= (2 * dim if codec.mse_codec.use_rht else 2)
+        yield [norms, indices, is_near], [*signs_expected[:2], mx.array(True)]
+
+
+def both_scores(m, codec, keys, hidden):
+    """Each by all kernels, and without those that are hidden."""
+    state = codec.quantize(keys)
+    for repeats in (1, 4):
+        queries = randn(1, 2, repeats, 1, keys.shape[-1])
+        expected = by_operations(m, codec.score, queries, state)
+        yield codec.score(queries, state), expected
+        with without_kernels(m, *hidden):
+            got = codec.score(queries, state)
+        yield got, expected
 
 
 @case(TURBO)
 def scores(m, dtype):
-    got, expected = [], []
     for dim in DIMS:
-        keys = randn(1, 2, 20, dim)
-        for repeats in (1, 4):
-            queries = randn(1, 2, repeats, 1, dim)
-            codecs = [
-                m._TurboQuantMSECodec(dim, 3, 0),
-                m._TurboQuantProdCodec(dim, 3, 0),
-                m._TurboQuantProdCodec(dim, 1, 0),
-            ]
-            for codec in codecs:
-                state = codec.quantize(keys)
-                got.append(codec.score(queries, state))
-                with without_kernels(m, "_mse_score_tiled_kernel", "_prod_score_repeat_kernel"):
-                    got.append(codec.score(queries, state))
-                expected += [by_operations(m, codec.score, queries, state)] * 2
-    return got, expected
+        for codec in (m._TurboQuantMSECodec(dim, 3, 0), *(m._TurboQuantProdCodec(dim, bits, 0) for bits in (3, 1))):
+            hidden = ("_mse_score_tiled_kernel", "_prod_score_repeat_kernel")
+            yield from both_scores(m, codec, randn(1, 2, 20, dim), hidden)
 
 
 @case(TURBO)
 def polar_scores(m, dtype):
-    codec, keys = m._TurboQuantPolarProdCodec(64, 4, 0), randn(1, 2, 20, 64)
-    state, got, expected = codec.quantize(keys), [], []
-    for repeats in (1, 4):
-        queries = randn(1, 2, repeats, 1, 64)
-        got.append(codec.score(queries, state))
-        with without_kernels(m, "_polar_turbo_score_repeat_kernel"):
-            got.append(codec.score(queries, state))
-        expected += [by_operations(m, codec.score, queries, state)] * 2
-    return got, expected
+    codec = m._TurboQuantPolarProdCodec(64, 4, 0)
+    return both_scores(m, codec, randn(1, 2, 20, 64), ["_polar_turbo_score_repeat_kernel"])
 
 
 @case(TURBO)
 def weighted_sums(m, dtype):
-    got, expected = [], []
     for dim in DIMS:
         codec = m._TurboQuantMSECodec(dim, 3, 0)
         state = codec.quantize(randn(1, 2, 20, dim))
@@ -1018,10 +970,7 @@ def weighted_sums(m, dtype):
             values = randn(1, 2, repeats, 1, 20)
             calls = ((codec.weighted_sum, mx.softmax(values, -1)), (codec.weighted_sum_from_scores, values))
             for call, given in (*calls, (codec.weighted_sum_stats_from_scores, values)):
-                one, other = call(given, state), by_operations(m, call, given, state)
-                got += one if isinstance(one, tuple) else [one]
-                expected += other if isinstance(other, tuple) else [other]
-    return got, expected
+                yield call(given, state), by_operations(m, call, given, state)
 
 
 def attention_by_operations(m, cache, queries, scale):
@@ -1048,14 +997,11 @@ def filled(m, tokens, dim=64, kind=None, batch=1, **bits):
 
 @case(TURBO)
 def decoding(m, dtype):
-    got, expected = [], []
     for dim in DIMS:
         for tokens in (20, 2100):
             cache = filled(m, tokens, dim, bits=4, key_bits=3)
             queries = randn(1, 4, 1, dim)
-            got.append(cache.decode_attention(queries, scale=0.125))
-            expected.append(attention_by_operations(m, cache, queries, 0.125))
-    return got, expected
+            yield cache.decode_attention(queries, scale=0.125), attention_by_operations(m, cache, queries, 0.125)
 
 
 @case(TURBO, has_reference=False)
@@ -1069,23 +1015,20 @@ def one_more_token(m, dtype):
 @case(TURBO)
 def decoding_of_products(m, dtype):
     """With 96 items: with a power of two these ways rotate by another matrix than the codec."""
-    got, expected = [], []
-    for dim in DIMS[1:]:
-        cache = filled(m, 20, dim, lambda keys: m._TurboQuantProdCodec(keys.shape[-1], 3, 0), bits=3)
-        queries = randn(1, 4, 1, dim)
-        keys, values = (cache._unwrap(state) for state in cache._attention_states())
-        grouped = (queries * 0.125).reshape(1, 2, 2, 1, dim)
-        got.append(cache.decode_attention(queries, scale=0.125))
-        ways = [(), ("_fully_fused_decode_kernel",)]
-        ways.append((*ways[1], "_fused_integer_decode_single_tile_kernel"))
-        ways.append((*ways[1], "_fused_integer_decode_kernel"))
-        ways.append((*ways[2], "_fused_integer_decode_kernel"))
-        for hidden in ways:
-            with without_kernels(m, *hidden) if hidden else contextlib.nullcontext():
-                output = cache._compiled_integer_decode_attention(grouped, keys, values)
-                got.append(output.reshape(1, 4, 1, dim))
-        expected += [attention_by_operations(m, cache, queries, 0.125)] * 6
-    return got, expected
+    cache = filled(m, 20, 96, lambda keys: m._TurboQuantProdCodec(keys.shape[-1], 3, 0), bits=3)
+    queries = randn(1, 4, 1, 96)
+    keys, values = (cache._unwrap(state) for state in cache._attention_states())
+    grouped = (queries * 0.125).reshape(1, 2, 2, 1, 96)
+    expected = attention_by_operations(m, cache, queries, 0.125)
+    yield cache.decode_attention(queries, scale=0.125), expected
+    ways = [(), ("_fully_fused_decode_kernel",)]
+    ways.append((*ways[1], "_fused_integer_decode_single_tile_kernel"))
+    ways.append((*ways[1], "_fused_integer_decode_kernel"))
+    ways.append((*ways[2], "_fused_integer_decode_kernel"))
+    for hidden in ways:
+        with without_kernels(m, *hidden) if hidden else contextlib.nullcontext():
+            output = cache._compiled_integer_decode_attention(grouped, keys, values)
+        yield output.reshape(1, 4, 1, 96), expected
 
 
 @case(TURBO)
@@ -1109,10 +1052,7 @@ def decoding_of_products_in_single_tiles(m, dtype):
 @case(TURBO)
 def decoding_of_splits(m, dtype):
     """Keys alone, and values too: then one kernel does it all."""
-    got, expected = [], []
     for dim, bits in ((64, {}), (96, {"value_bits": 3.5})):
         cache = filled(m, 20, dim, lambda keys: m._SplitCodec(keys, 3.5, "prod", 0), bits=3.5, **bits)
         queries = randn(1, 4, 1, dim)
-        got.append(cache.decode_attention(queries, scale=0.125))
-        expected.append(attention_by_operations(m, cache, queries, 0.125))
-    return got, expected
+        yield cache.decode_attention(queries, scale=0.125), attention_by_operations(m, cache, queries, 0.125)
