@@ -13,6 +13,11 @@
 #include <atomic>
 #include <mutex>
 
+namespace torch::mps { // queue_events.cpp
+void *get_command_buffer();
+void *get_dispatch_queue();
+} // namespace torch::mps
+
 namespace torch_mps {
 
 const metal_for_torch *metal;
@@ -151,20 +156,18 @@ stream_of(int number)
     return c10::Stream(c10::Stream::UNSAFE, the_device, number);
 }
 
+// A question of torch's, and what is said or done.
+#define ANSWER(result, question, ...) \
+    result question const override \
+    { \
+        return __VA_ARGS__; \
+    }
+
 // Source: ATen/mps/MPSGuardImpl.h, which has these functions and no others.
 struct Guard : c10::impl::DeviceGuardImplInterface {
-    c10::DeviceType type() const override
-    {
-        return c10::DeviceType::MPS;
-    }
-    c10::Device exchangeDevice(c10::Device) const override
-    {
-        return the_device;
-    }
-    c10::Device getDevice() const override
-    {
-        return the_device;
-    }
+    ANSWER(c10::DeviceType, type(), c10::DeviceType::MPS)
+    ANSWER(c10::Device, exchangeDevice(c10::Device), the_device)
+    ANSWER(c10::Device, getDevice(), the_device)
     void setDevice(c10::Device device) const override
     {
         TORCH_CHECK(device.is_mps(), "Expected a MPS device, but got ", device);
@@ -191,28 +194,16 @@ struct Guard : c10::impl::DeviceGuardImplInterface {
         return capability;
     }
 #endif
-    c10::Stream getStream(c10::Device) const override
-    {
-        return stream_of(stream_current());
-    }
-    c10::Stream getDefaultStream(c10::Device) const override
-    {
-        return stream_of(0);
-    }
-    c10::Stream getNewStream(c10::Device, int) const override
-    {
-        return stream_of(stream_of_pool());
-    }
+    ANSWER(c10::Stream, getStream(c10::Device), stream_of(stream_current()))
+    ANSWER(c10::Stream, getDefaultStream(c10::Device), stream_of(0))
+    ANSWER(c10::Stream, getNewStream(c10::Device, int), stream_of(stream_of_pool()))
     c10::Stream exchangeStream(c10::Stream stream) const override
     {
         int before = stream_current();
         stream_set_current(int(stream.id()));
         return stream_of(before);
     }
-    void synchronizeDevice(const c10::DeviceIndex) const override
-    {
-        queue_synchronize_all();
-    }
+    ANSWER(void, synchronizeDevice(const c10::DeviceIndex), queue_synchronize_all())
     // `*event` holds one of queue.cpp's numbers.
     void destroyEvent(void *event, const c10::DeviceIndex) const noexcept override
     {
@@ -227,18 +218,10 @@ struct Guard : c10::impl::DeviceGuardImplInterface {
         }
         event_record(number_of(*event), int(stream.id()));
     }
-    void block(void *event, const c10::Stream &stream) const override
-    {
-        event_block(number_of(event), int(stream.id()));
-    }
-    bool queryEvent(void *event) const override
-    {
-        return event == nullptr || event_query(number_of(event));
-    }
-    void synchronizeEvent(void *event) const override
-    {
-        event_synchronize(number_of(event));
-    }
+    ANSWER(void, block(void *event, const c10::Stream &stream),
+           event_block(number_of(event), int(stream.id())))
+    ANSWER(bool, queryEvent(void *event), event == nullptr || event_query(number_of(event)))
+    ANSWER(void, synchronizeEvent(void *event), event_synchronize(number_of(event)))
     double elapsedTime(void *from, void *to, const c10::DeviceIndex) const override
     {
         TORCH_CHECK(from != nullptr && to != nullptr,
@@ -248,159 +231,51 @@ struct Guard : c10::impl::DeviceGuardImplInterface {
 };
 
 struct Hooks final : at::MPSHooksInterface {
-    void init() const override
-    {
-    }
-    bool hasMPS() const override
-    {
-        return true;
-    }
-    bool isBuilt() const override
-    {
-        return true;
-    }
-    bool isAvailable() const override
-    {
-        return true;
-    }
-    bool isOnMacOSorNewer(unsigned, unsigned) const override
-    {
-        return true;
-    }
-    bool hasPrimaryContext(c10::DeviceIndex) const override
-    {
-        return true;
-    }
-    c10::DeviceIndex deviceCount() const override
-    {
-        return 1;
-    }
-    void setCurrentDevice(c10::DeviceIndex) const override
-    {
-    }
-    c10::DeviceIndex getCurrentDevice() const override
-    {
-        return 0;
-    }
-    c10::DeviceIndex exchangeDevice(c10::DeviceIndex) const override
-    {
-        return 0;
-    }
-    c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex) const override
-    {
-        return 0;
-    }
-    const at::Generator &getDefaultGenerator(c10::DeviceIndex) const override
-    {
-        return default_generator();
-    }
-    at::Generator getNewGenerator(c10::DeviceIndex) const override
-    {
-        return new_generator(c10::default_rng_seed_val);
-    }
-    c10::Allocator *getMPSDeviceAllocator() const override
-    {
-        return &metal_memory();
-    }
+    ANSWER(void, init(), void())
+    ANSWER(bool, hasMPS(), true)
+    ANSWER(bool, isBuilt(), true)
+    ANSWER(bool, isAvailable(), true)
+    ANSWER(bool, isOnMacOSorNewer(unsigned, unsigned), true)
+    ANSWER(bool, hasPrimaryContext(c10::DeviceIndex), true)
+    ANSWER(c10::DeviceIndex, deviceCount(), 1)
+    ANSWER(void, setCurrentDevice(c10::DeviceIndex), void())
+    ANSWER(c10::DeviceIndex, getCurrentDevice(), 0)
+    ANSWER(c10::DeviceIndex, exchangeDevice(c10::DeviceIndex), 0)
+    ANSWER(c10::DeviceIndex, maybeExchangeDevice(c10::DeviceIndex), 0)
+    ANSWER(const at::Generator &, getDefaultGenerator(c10::DeviceIndex), default_generator())
+    ANSWER(at::Generator, getNewGenerator(c10::DeviceIndex),
+           new_generator(c10::default_rng_seed_val))
+    ANSWER(c10::Allocator *, getMPSDeviceAllocator(), &metal_memory())
     // As on a Mac, where torch then refuses pin_memory(): that memory is not the CPU's.
-    c10::Allocator *getPinnedMemoryAllocator() const override
-    {
-        return &metal_memory();
-    }
-    void deviceSynchronize() const override
-    {
-        queue_synchronize_all();
-    }
-    void commitStream() const override
-    {
-        queue_commit();
-    }
-    void *getCommandBuffer() const override;
-    void *getDispatchQueue() const override;
-    void emptyCache() const override
-    {
-        metal->empty_pool();
-    }
-    size_t getCurrentAllocatedMemory() const override
-    {
-        return allocated_nbytes();
-    }
-    size_t getDriverAllocatedMemory() const override
-    {
-        return metal->device_allocated();
-    }
-    size_t getRecommendedMaxMemory() const override
-    {
-        return metal->device_recommended();
-    }
+    ANSWER(c10::Allocator *, getPinnedMemoryAllocator(), &metal_memory())
+    ANSWER(void, deviceSynchronize(), queue_synchronize_all())
+    ANSWER(void, commitStream(), queue_commit())
+    ANSWER(void *, getCommandBuffer(), torch::mps::get_command_buffer())
+    ANSWER(void *, getDispatchQueue(), torch::mps::get_dispatch_queue())
+    ANSWER(void, emptyCache(), metal->empty_pool())
+    ANSWER(size_t, getCurrentAllocatedMemory(), allocated_nbytes())
+    ANSWER(size_t, getDriverAllocatedMemory(), metal->device_allocated())
+    ANSWER(size_t, getRecommendedMaxMemory(), metal->device_recommended())
     void setMemoryFraction(double ratio) const override
     {
         TORCH_CHECK(ratio >= 0 && ratio <= 2, "invalid high watermark ratio ", ratio);
         limit_memory(ratio == 0 ? no_limit
                                 : uint64_t(ratio * double(metal->device_recommended())));
     }
-    uint32_t acquireEvent(bool is_timed) const override
-    {
-        return event_acquire(is_timed);
-    }
-    void releaseEvent(uint32_t id) const override
-    {
-        event_drop(id);
-    }
-    void recordEvent(uint32_t id) const override
-    {
-        event_record(id, stream_current());
-    }
-    void waitForEvent(uint32_t id) const override
-    {
-        event_block(id, stream_current());
-    }
-    void synchronizeEvent(uint32_t id) const override
-    {
-        event_synchronize(id);
-    }
-    bool queryEvent(uint32_t id) const override
-    {
-        return event_query(id);
-    }
-    double elapsedTimeOfEvents(uint32_t from, uint32_t to) const override
-    {
-        return event_elapsed_ms(from, to);
-    }
+    ANSWER(uint32_t, acquireEvent(bool is_timed), event_acquire(is_timed))
+    ANSWER(void, releaseEvent(uint32_t id), event_drop(id))
+    ANSWER(void, recordEvent(uint32_t id), event_record(id, stream_current()))
+    ANSWER(void, waitForEvent(uint32_t id), event_block(id, stream_current()))
+    ANSWER(void, synchronizeEvent(uint32_t id), event_synchronize(id))
+    ANSWER(bool, queryEvent(uint32_t id), event_query(id))
+    ANSWER(double, elapsedTimeOfEvents(uint32_t from, uint32_t to), event_elapsed_ms(from, to))
 };
 
-} // namespace
-
-} // namespace torch_mps
-
-namespace torch::mps {
-void *get_command_buffer();
-void *get_dispatch_queue();
-} // namespace torch::mps
-
-namespace torch_mps {
-
-namespace {
-
-void *
-Hooks::getCommandBuffer() const
-{
-    return torch::mps::get_command_buffer();
-}
-
-void *
-Hooks::getDispatchQueue() const
-{
-    return torch::mps::get_dispatch_queue();
-}
+#undef ANSWER
 
 Hooks hooks;
 
 } // namespace
-
-} // namespace torch_mps
-
-namespace torch_mps {
 
 // Torch asked for its hooks when it was imported, and keeps the objects: they have no members, so the table of their
 // functions is all that there is.

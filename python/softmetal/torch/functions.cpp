@@ -16,7 +16,9 @@ namespace {
 
 thread_local int deaf_count;
 
-const at::MPSHooksInterface &
+using TorchHooks = at::MPSHooksInterface;
+
+const TorchHooks &
 hooks_of_torch()
 {
     return at::detail::getMPSHooks();
@@ -70,10 +72,11 @@ answer(Work work)
     END_HANDLE_TH_ERRORS
 }
 
+template <bool is_so>
 PyObject *
-get_true(PyObject *, PyObject *)
+say(PyObject *, PyObject *)
 {
-    Py_RETURN_TRUE;
+    return PyBool_FromLong(is_so);
 }
 
 PyObject *
@@ -102,16 +105,11 @@ get_core_count(PyObject *, PyObject *)
     return PyLong_FromLong(1);
 }
 
+template <auto hook>
 PyObject *
-synchronize(PyObject *, PyObject *)
+call_hook(PyObject *, PyObject *)
 {
-    return answer([] { hooks_of_torch().deviceSynchronize(); });
-}
-
-PyObject *
-empty_cache(PyObject *, PyObject *)
-{
-    return answer([] { hooks_of_torch().emptyCache(); });
+    return answer([] { return (hooks_of_torch().*hook)(); });
 }
 
 PyObject *
@@ -125,24 +123,6 @@ set_memory_fraction(PyObject *, PyObject *fraction)
 }
 
 PyObject *
-current_allocated(PyObject *, PyObject *)
-{
-    return answer([] { return hooks_of_torch().getCurrentAllocatedMemory(); });
-}
-
-PyObject *
-driver_allocated(PyObject *, PyObject *)
-{
-    return answer([] { return hooks_of_torch().getDriverAllocatedMemory(); });
-}
-
-PyObject *
-recommended_max(PyObject *, PyObject *)
-{
-    return answer([] { return hooks_of_torch().getRecommendedMaxMemory(); });
-}
-
-PyObject *
 acquire_event(PyObject *, PyObject *timed)
 {
     bool is_timed = PyObject_IsTrue(timed) == 1;
@@ -150,45 +130,15 @@ acquire_event(PyObject *, PyObject *timed)
 }
 
 // What is done to one event, whose number Python keeps.
-template <typename Work>
+template <auto hook>
 PyObject *
-with_event(PyObject *number, Work work)
+with_event(PyObject *, PyObject *number)
 {
     unsigned long id = PyLong_AsUnsignedLong(number);
     if (PyErr_Occurred()) {
         return nullptr;
     }
-    return answer([id, work] { return work(uint32_t(id)); });
-}
-
-PyObject *
-release_event(PyObject *, PyObject *number)
-{
-    return with_event(number, [](uint32_t id) { hooks_of_torch().releaseEvent(id); });
-}
-
-PyObject *
-record_event(PyObject *, PyObject *number)
-{
-    return with_event(number, [](uint32_t id) { hooks_of_torch().recordEvent(id); });
-}
-
-PyObject *
-wait_for_event(PyObject *, PyObject *number)
-{
-    return with_event(number, [](uint32_t id) { hooks_of_torch().waitForEvent(id); });
-}
-
-PyObject *
-synchronize_event(PyObject *, PyObject *number)
-{
-    return with_event(number, [](uint32_t id) { hooks_of_torch().synchronizeEvent(id); });
-}
-
-PyObject *
-query_event(PyObject *, PyObject *number)
-{
-    return with_event(number, [](uint32_t id) { return hooks_of_torch().queryEvent(id); });
+    return answer([id] { return (hooks_of_torch().*hook)(uint32_t(id)); });
 }
 
 PyObject *
@@ -228,12 +178,6 @@ get_none(PyObject *, PyObject *)
 }
 
 PyObject *
-get_false(PyObject *, PyObject *)
-{
-    Py_RETURN_FALSE;
-}
-
-PyObject *
 start_capture(PyObject *, PyObject *)
 {
     PyErr_SetString(PyExc_RuntimeError, "Metal capture is not enabled: the software Metal "
@@ -252,29 +196,32 @@ synchronize_stream(PyObject *, PyObject *number)
 }
 
 PyMethodDef functions[] = {
-    {"_mps_is_available", get_true, METH_NOARGS, nullptr},
-    {"_mps_is_on_macos_or_newer", get_true, METH_VARARGS, nullptr},
+    {"_mps_is_available", say<true>, METH_NOARGS, nullptr},
+    {"_mps_is_on_macos_or_newer", say<true>, METH_VARARGS, nullptr},
     {"_mps_is_in_bad_fork", is_in_bad_fork, METH_NOARGS, nullptr},
     {"_mps_get_default_generator", get_default_generator, METH_NOARGS, nullptr},
     {"_mps_get_name", get_name, METH_NOARGS, nullptr},
     {"_mps_get_core_count", get_core_count, METH_NOARGS, nullptr},
-    {"_mps_deviceSynchronize", synchronize, METH_NOARGS, nullptr},
-    {"_mps_emptyCache", empty_cache, METH_NOARGS, nullptr},
+    {"_mps_deviceSynchronize", call_hook<&TorchHooks::deviceSynchronize>, METH_NOARGS, nullptr},
+    {"_mps_emptyCache", call_hook<&TorchHooks::emptyCache>, METH_NOARGS, nullptr},
     {"_mps_setMemoryFraction", set_memory_fraction, METH_O, nullptr},
-    {"_mps_currentAllocatedMemory", current_allocated, METH_NOARGS, nullptr},
-    {"_mps_driverAllocatedMemory", driver_allocated, METH_NOARGS, nullptr},
-    {"_mps_recommendedMaxMemory", recommended_max, METH_NOARGS, nullptr},
+    {"_mps_currentAllocatedMemory", call_hook<&TorchHooks::getCurrentAllocatedMemory>,
+     METH_NOARGS, nullptr},
+    {"_mps_driverAllocatedMemory", call_hook<&TorchHooks::getDriverAllocatedMemory>,
+     METH_NOARGS, nullptr},
+    {"_mps_recommendedMaxMemory", call_hook<&TorchHooks::getRecommendedMaxMemory>, METH_NOARGS,
+     nullptr},
     {"_mps_acquireEvent", acquire_event, METH_O, nullptr},
-    {"_mps_releaseEvent", release_event, METH_O, nullptr},
-    {"_mps_recordEvent", record_event, METH_O, nullptr},
-    {"_mps_waitForEvent", wait_for_event, METH_O, nullptr},
-    {"_mps_synchronizeEvent", synchronize_event, METH_O, nullptr},
-    {"_mps_queryEvent", query_event, METH_O, nullptr},
+    {"_mps_releaseEvent", with_event<&TorchHooks::releaseEvent>, METH_O, nullptr},
+    {"_mps_recordEvent", with_event<&TorchHooks::recordEvent>, METH_O, nullptr},
+    {"_mps_waitForEvent", with_event<&TorchHooks::waitForEvent>, METH_O, nullptr},
+    {"_mps_synchronizeEvent", with_event<&TorchHooks::synchronizeEvent>, METH_O, nullptr},
+    {"_mps_queryEvent", with_event<&TorchHooks::queryEvent>, METH_O, nullptr},
     {"_mps_elapsedTimeOfEvents", elapsed_time, METH_VARARGS, nullptr},
     {"_mps_profilerStartTrace", start_trace, METH_VARARGS, nullptr},
     {"_mps_profilerStopTrace", get_none, METH_NOARGS, nullptr},
-    {"_mps_isCaptureEnabled", get_false, METH_NOARGS, nullptr},
-    {"_mps_isCapturing", get_false, METH_NOARGS, nullptr},
+    {"_mps_isCaptureEnabled", say<false>, METH_NOARGS, nullptr},
+    {"_mps_isCapturing", say<false>, METH_NOARGS, nullptr},
     {"_mps_startCapture", start_capture, METH_O, nullptr},
     {"_mps_stopCapture", get_none, METH_NOARGS, nullptr},
     {"_mps_synchronizeStream", synchronize_stream, METH_O, nullptr}, // of python_side.py
