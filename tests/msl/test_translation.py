@@ -107,11 +107,6 @@ def test_an_index_may_be_made_of_constants_that_are_made_of_others(terms):
     assert [one.index for one in Translation(source).constants] == [index]
 
 
-def test_the_name_of_a_kernel_is_its_own():
-    with pytest.raises(SourceError, match=r"^program_source:2:13: error: redefinition of 'f'"):
-        Translation("kernel void f() {}\nkernel void f(device int *x) {}")
-
-
 @pytest.mark.parametrize(
     ("source", "told"),
     [
@@ -122,11 +117,6 @@ def test_the_name_of_a_kernel_is_its_own():
 def test_what_metal_refuses_and_cpp_does_not(source, told):
     with pytest.raises(SourceError, match=f"^program_source:{told}"):
         Translation(source)
-
-
-def test_a_template_that_is_not_there():
-    with pytest.raises(SourceError, match=r"^program_source:1:34: error: .*undeclared template 'f'"):
-        Translation('template [[host_name("g")]] void f<int>();')
 
 
 def test_an_instantiation_may_be_named_from_the_outermost_namespace():
