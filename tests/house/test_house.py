@@ -123,7 +123,7 @@ LONGER_FILES = {
     "libraries.m": 561,
     "queues.m": 507,
     "fault_calls.py": 563,
-    "mlx_calls.py": 1058,
+    "mlx_calls.py": 1036,
     "model.py": 632,
     "toy_library.py": 526,
     "test_cache.py": 604,

@@ -93,8 +93,6 @@ TEMPLATE = "template <typename T> kernel void f(device T *x) { x[0] = 1; }"
 def test_what_is_no_kernels_name_is_told_what_it_was_meant_for(make, words):
     with pytest.raises((KeyError, TypeError, ValueError), match=words):
         make()
-    with pytest.raises(KeyError, match=r'which has .*\)\."$'):
-        md.kernel(TWO, "three")
 
 
 def test_a_kernel_is_made_once(two, constants):
@@ -167,7 +165,7 @@ def test_kernel_takes_the_only_one_or_the_one_that_is_named():
         md.kernel(TWO)
     with pytest.raises(ValueError, match=r"the source has no kernel; declare one as `kernel void"):
         md.kernel(METAL)
-    with pytest.raises(KeyError, match="'three'"):
+    with pytest.raises(KeyError, match=r"'three'.* which has .*\)\.\"$"):
         md.kernel(TWO, "three")
 
 
@@ -250,11 +248,6 @@ def test_a_language_that_the_system_has_not_is_refused(metal_settings):
         md.Library(VERSION, language="3.2")
     metal_settings(macos=27)
     assert run(md.kernel(HAS_BFLOAT + VERSION, language="4.1"))[0] == 410
-
-
-@pytest.mark.parametrize("math", ["fast", "relaxed", "safe"])
-def test_each_math_compiles(math):
-    assert run(md.kernel(METAL + "kernel void f(device float *x) { x[0] = exp(0.0f); }", math=math))[0] == 1
 
 
 ASKS = """

@@ -54,6 +54,13 @@ def on_the_cpu(call, *arguments, **keywords):
     return result
 
 
+def launched(kernel, inputs, grid, group, shapes, dtype=mx.float32, **template):
+    """What a kernel gives that the package calls in the midst of more."""
+    launch = {"grid": (*grid, 1)[:3], "threadgroup": (group, 1, 1), "output_shapes": shapes}
+    template = [("T", dtype), *template.items()]
+    return kernel(inputs=inputs, template=template, output_dtypes=[dtype] * len(shapes), **launch)
+
+
 def rms(x, eps, weight=None):
     return mx.fast.rms_norm(x, weight, eps)
 
@@ -267,14 +274,8 @@ def divergence(loss, q, p):
 
 def divergence_backwards(kernel, more):
     """Compare two arrays of logits, with as many more inputs of one number for each row."""
-    return kernel(
-        inputs=[randn(2, 3, 1500), randn(2, 3, 1500), *(randn(2, 3) for _ in range(more))],
-        template=[("T", mx.float32), ("V", 1500)],
-        grid=(1024, 6, 1),
-        threadgroup=(1024, 1, 1),
-        output_shapes=[(2, 3, 1500)],
-        output_dtypes=[mx.float32],
-    )
+    inputs = [randn(2, 3, 1500), randn(2, 3, 1500), *(randn(2, 3) for _ in range(more))]
+    return launched(kernel, inputs, (1024, 6), 1024, [(2, 3, 1500)], V=1500)
 
 
 @case("mlx_lm.tuner.losses", dtypes=HALF_AND_FULL, has_reference=False)
@@ -405,14 +406,7 @@ def flash_attention(m, dtype):
     q, k, v = (randn(1, 1, 20, 16) for _ in "qkv")
     got = [flash.simple_kernel(q, k, v), flash.fused_kernel(q, k, v)]
     a, b = randn(40), randn(40)
-    got += m.fused_multiply_add(
-        inputs=[a, b, mx.array([0.5])],
-        template=[("T", mx.float32)],
-        grid=(40, 1, 1),
-        threadgroup=(40, 1, 1),
-        output_shapes=[(40,)],
-        output_dtypes=[mx.float32],
-    )
+    got += launched(m.fused_multiply_add, [a, b, mx.array([0.5])], (40, 1), 40, [(40,)])
     return got, [flash.standard(q, k, v)] * 2 + [a * b * 0.5]
 
 
@@ -774,14 +768,9 @@ def mixture_down(m, dtype):
     linear, top, rows = quantized_experts(2048, 16, 5, dtype, 4), 3, 2
     act, chosen = randn(rows, top, 1, 2048, dtype=dtype), mx.random.randint(0, 5, (rows, top)).astype(mx.uint32)
     weights = mx.softmax(randn(rows, top), -1).astype(dtype)
-    (got,) = m._down_combine_kernel(
-        inputs=[act, linear.weight, linear.scales, linear.biases, chosen, weights],
-        template=[("T", dtype), ("OUT", 16), ("IN", 2048), ("GROUPS", 32), ("K", top)],
-        grid=(256, 16, rows),
-        threadgroup=(256, 1, 1),
-        output_shapes=[(rows, 16)],
-        output_dtypes=[dtype],
-    )
+    inputs = [act, linear.weight, linear.scales, linear.biases, chosen, weights]
+    sizes = {"OUT": 16, "IN": 2048, "GROUPS": 32, "K": top}
+    (got,) = launched(m._down_combine_kernel, inputs, (256, 16, rows), 256, [(rows, 16)], dtype, **sizes)
     parts = of_chosen(linear, act.squeeze(-2), chosen).astype(mx.float32)
     return got, (parts * weights[..., None]).sum(-2).astype(dtype)
 
@@ -842,14 +831,8 @@ def flux_single_block(m, dtype):
     steps = 6
     spec, cos, sin, (nq, nk, *_) = flux(m, steps)
     fused = randn(1, steps, spec.qkv_mlp_out_dim, dtype=dtype)
-    got = m._get_fused_single_norm_rope_kernel(spec, steps)(
-        inputs=[fused, nq, nk, cos, sin],
-        template=[("T", dtype)],
-        grid=(steps * 2 * 32, 1, 1),
-        threadgroup=(32, 1, 1),
-        output_shapes=[(1, 2, steps, 128)] * 3,
-        output_dtypes=[dtype] * 3,
-    )
+    kernel = m._get_fused_single_norm_rope_kernel(spec, steps)
+    got = launched(kernel, [fused, nq, nk, cos, sin], (steps * 2 * 32, 1), 32, [(1, 2, steps, 128)] * 3, dtype)
     parts = (fused[..., i * 256 : (i + 1) * 256] for i in range(3))
     return got, [normed_heads(spec, x, norm, (cos, sin)) for x, norm in zip(parts, (nq, nk, None), strict=True)]
 
@@ -859,14 +842,9 @@ def flux_double_block(m, dtype):
     image, text = 5, 3
     spec, cos, sin, norms = flux(m, image + text)
     img, txt = randn(1, image, 768, dtype=dtype), randn(1, text, 768, dtype=dtype)
-    got = m._get_fused_double_norm_rope_kernel(spec, image, text)(
-        inputs=[img, txt, *norms, cos, sin],
-        template=[("T", dtype)],
-        grid=((image + text) * 2 * 32, 1, 1),
-        threadgroup=(32, 1, 1),
-        output_shapes=[(1, 2, image + text, 128)] * 3,
-        output_dtypes=[dtype] * 3,
-    )
+    kernel, steps = m._get_fused_double_norm_rope_kernel(spec, image, text), image + text
+    inputs = [img, txt, *norms, cos, sin]
+    got = launched(kernel, inputs, (steps * 2 * 32, 1), 32, [(1, 2, steps, 128)] * 3, dtype)
     expected = []
     for i, (of_image, of_text) in enumerate(((norms[0], norms[2]), (norms[1], norms[3]), (None, None))):
         part = slice(i * 256, (i + 1) * 256)
