@@ -127,7 +127,6 @@ LONGER_FILES = {
     "model.py": 632,
     "toy_library.py": 526,
     "test_cache.py": 604,
-    "test_compiler.py": 507,
     "test_explain.py": 532,
     "test_files.py": 852,
     "test_kernel_arguments.py": 580,

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import kernel_images
 import pytest
-from children import run_child
+from children import is_running, run_child
+from eventually import until
 from forking import exit_code_of_child
 from kernel_images import LoadedImage, floats, translated
 
@@ -457,19 +458,7 @@ def test_a_compiler_that_takes_too_long_is_stopped_with_all_that_it_started(noth
         assert time.monotonic() - start < 50, "it waited for what the compiler had started"
         if started.exists() and started.read_text():
             break
-    assert not is_running(int(started.read_text()))
-
-
-def is_running(pid):
-    for _ in range(100):
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
-        except OSError:
-            return False
-        if state == "Z":
-            return False
-        time.sleep(0.05)
-    return True
+    until(lambda: not is_running(int(started.read_text())))
 
 
 def test_a_machine_that_is_neither_x86_64_nor_arm64_is_a_sentence(monkeypatch):

@@ -6,10 +6,9 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
-from children import run_child
+from children import is_running, run_child
 from eventually import until
 from places import KIT, PACKAGES, ROOT, python_files, python_path
 
@@ -42,13 +41,6 @@ STARTS = {
     "compiler": ["-c", COMPILES],
 }
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a thread of the child watches its parent")
-
-
-def is_running(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def heed_signals():

@@ -27,17 +27,8 @@ GUIDE = DOCS / "softmetal.md"
 TABLE = INSIDE / "softmetal.md"
 
 WARNINGS = ["-Wall", "-Wextra", "-Werror"]
-COMMON = [
-    "-std=gnu11",
-    "-g",
-    "-O1",
-    "-fvisibility=hidden",
-    "-pthread",
-    *WARNINGS,
-    f"-I{SRC}",
-    f"-I{PACKAGES}",
-    f"-I{SOURCES}",
-]
+INCLUDED = [f"-I{SRC}", f"-I{PACKAGES}"]
+COMMON = ["-std=gnu11", "-g", "-O1", "-fvisibility=hidden", "-pthread", *WARNINGS, *INCLUDED, f"-I{SOURCES}"]
 KINDS = {"asan": "address,undefined", "tsan": "thread"}
 BUILDS = {
     "plain": ["-O0", "-g0"],  # soonest compiled
@@ -130,20 +121,8 @@ class Builder:
         program, library = archive.with_name("runner"), archive.with_name("cases.so")
         for source in IMAGES:
             image = archive.with_name(f"{source.stem}.so")
-            compile_file(
-                [
-                    "gcc",
-                    "-O2",
-                    *WARNINGS,
-                    f"-I{SRC}",
-                    f"-I{PACKAGES}",
-                    "-shared",
-                    "-fPIC",
-                    str(source),
-                    "-o",
-                    str(image),
-                ]
-            )
+            options = ["-O2", *WARNINGS, *INCLUDED, "-shared", "-fPIC"]
+            compile_file(["gcc", *options, str(source), "-o", str(image)])
         objects = [*self.compile(sorted(CASES.glob("*.m")), build), str(archive)]
         compile_file(["gcc", *COMMON, *BUILDS[build], "-shared", *objects, "-lobjc", "-o", str(library)])
         compile_file(["gcc", *COMMON, *BUILDS[build], str(CASES / "runner.c"), "-ldl", "-o", str(program)])

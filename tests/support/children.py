@@ -39,3 +39,11 @@ def output_of(what, *arguments, **keywords):
     done = run_child(what, *arguments, **keywords)
     assert (done.returncode, COMPILING.sub("", done.stderr)) == (0, ""), done.stdout + done.stderr
     return done.stdout
+
+
+def is_running(pid):
+    """Whether a process of Linux is there and has not ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
