@@ -21,25 +21,36 @@ static _Thread_local __attribute__((tls_model("initial-exec"))) soft_check *curr
 static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t watch_freed = PTHREAD_COND_INITIALIZER;
 
+/* ---- who is told of what, in this order ---- */
+
+static const soft_observers checking = {
+    .group = {soft_race_end_group},
+    .access = {soft_given_access, soft_series_access},
+    .fence = {soft_series_end, soft_waiting_fence},
+    .barrier = {soft_waiting_barrier},
+    .meeting = {soft_waiting_meeting},
+    .returned = soft_series_end,
+    .end = {soft_race_end_group, soft_outputs_end},
+};
+
+/* The image asks soft_count_access itself. */
+static const soft_observers counting = {
+    .begin = soft_count_begin,
+    .group = {soft_count_group},
+    .place = {soft_count_place},
+    .turn = soft_count_turn,
+    .barrier = {soft_count_barrier},
+    .meeting = {soft_count_meeting},
+    .end = {soft_count_end},
+    .close = {soft_count_close},
+};
+
+#define TELL(event, ...) \
+    for (int i = 0; check->observers->event[i] != NULL; i++) { \
+        check->observers->event[i](__VA_ARGS__); \
+    }
+
 /* ---- the end of a launch that must not go on ---- */
-
-SOFT_ON_FIBER static _Noreturn void
-stop_with(soft_check *check, soft_finding found, const void *site)
-{
-    soft_series_end(check); /* what came before is said before */
-    found.at[0] = soft_at_thread(check, check->watch->thread, site);
-    found.count = 1;
-    (void)soft_findings_add(&check->findings, &found);
-    soft_check_stop(check);
-}
-
-SOFT_ON_FIBER static _Noreturn void
-stop_overdue(soft_check *check, const void *site)
-{
-    soft_finding found = {.kind = SOFT_FOUND_OVERDUE,
-                          .first = soft_settings_get(SOFT_KERNEL_TIMEOUT)};
-    stop_with(check, found, site);
-}
 
 /* The stack below the caller, for what the checker calls: also for allocations, whose locks a handler
  * must not leave.  Without it the launch stops here. */
@@ -50,7 +61,8 @@ need_room(soft_check *check, const void *site)
 {
     uintptr_t here = (uintptr_t)__builtin_frame_address(0);
     if (__builtin_expect(here - check->stack_low < ROOM_NBYTES, 0)) {
-        stop_with(check, (soft_finding){.kind = SOFT_FOUND_STACK, .first = here}, site);
+        soft_check_stop_at(check, (soft_finding){.kind = SOFT_FOUND_STACK, .first = here},
+                           site);
     }
 }
 
@@ -91,17 +103,17 @@ leave_kernel(void)
     const soft_guard *guard = &check->guard;
     const void *site = (const void *)guard->instruction;
     switch (guard->signal) {
-    case SIGURG: stop_overdue(check, site);
+    case SIGURG: soft_check_stop_overdue(check, site);
     case SIGFPE: soft_check_stop_for(SOFT_STOP_DIVISION, 0, 0, site);
     case SIGILL: /* clang's -fsanitize=local-bounds */
     case SIGTRAP: soft_check_stop_for(SOFT_STOP_ARRAY, 0, 0, site);
     default: break;
     }
     bool is_stack = guard->address - check->stack_low + 65536 < 131072;
-    stop_with(check,
-              (soft_finding){.kind = is_stack ? SOFT_FOUND_STACK : SOFT_FOUND_FAULT,
-                             .first = guard->address},
-              site);
+    soft_check_stop_at(check,
+                       (soft_finding){.kind = is_stack ? SOFT_FOUND_STACK : SOFT_FOUND_FAULT,
+                                      .first = guard->address},
+                       site);
 }
 
 /* ---- the launch ---- */
@@ -131,6 +143,16 @@ give_watch_back(soft_watch *watch)
     pthread_mutex_unlock(&watch_lock);
 }
 
+/* All but what was found. */
+static void
+forget(soft_check *check)
+{
+    TELL(close, check);
+    soft_memory_close(check);
+    soft_order_free(&check->order);
+    give_watch_back(check->watch);
+}
+
 bool
 soft_check_begin(const soft_check_launch *launch)
 {
@@ -147,18 +169,14 @@ soft_check_begin(const soft_check_launch *launch)
     check->guard.is_checked = true;
     check->guard.hurry = hurry;
     check->watch = launch->image->watch;
+    check->observers = launch->image->is_counting ? &counting : &checking;
     take_watch(check->watch);
     soft_memory_open(check);
     current = check;
-    bool is_counting = launch->image->is_counting;
-    bool is_ready = !is_counting || soft_count_open(check);
+    bool is_ready = check->observers->begin == NULL || check->observers->begin(check);
     if (!is_ready || !soft_guard_enter(&check->guard, soft_settings_get(SOFT_KERNEL_TIMEOUT))) {
         current = NULL;
-        if (is_counting && is_ready) {
-            soft_count_close(check, false);
-        }
-        soft_memory_close(check);
-        give_watch_back(check->watch);
+        forget(check);
         free(check);
         return false;
     }
@@ -171,17 +189,11 @@ soft_check_end(bool is_done, char *error, size_t nbytes)
     soft_check *check = current;
     soft_guard_exit(&check->guard);
     current = NULL;
-    if (check->count != NULL) {
-        soft_count_close(check, is_done);
-    }
     if (is_done) {
-        soft_race_end_group(check);
-        soft_outputs_end(check);
+        TELL(end, check);
     }
-    give_watch_back(check->watch);
+    forget(check);
     bool is_clean = !soft_findings_say(&check->findings, &check->launch, error, nbytes);
-    soft_memory_close(check);
-    soft_order_free(&check->order);
     /* mutant survives (dropped count): a leak, and no Metal object */
     free(check);
     return is_clean;
@@ -214,10 +226,7 @@ soft_check_group(const soft_u32 position[3], const void *memory, size_t memory_n
     check->state_low = (uintptr_t)state;
     check->state_nbytes = state_nbytes;
     begin_threads(check, position);
-    if (check->count != NULL) {
-        soft_count_group(check, check->thread_count);
-    }
-    soft_race_end_group(check);
+    TELL(group, check);
     check->range_count = check->view_count;
     check->era += 1;
     if (!soft_order_group(&check->order, position)) {
@@ -238,9 +247,7 @@ soft_check_place(const void *address, size_t nbytes, soft_u32 number, bool is_ar
         .is_writable = true,
         .number = number,
     };
-    if (check->count != NULL) {
-        soft_count_place(check, &check->ranges[check->range_count - 1]);
-    }
+    TELL(place, check, &check->ranges[check->range_count - 1]);
 }
 
 void
@@ -253,8 +260,8 @@ soft_check_switch(const soft_thread *thread, soft_u32 count, const void *low, co
     check->row_end = thread->index + count;
     check->stack_low = (uintptr_t)low;
     check->stack_nbytes = (size_t)((const char *)high - (const char *)low);
-    if (check->count != NULL) {
-        soft_count_switch(check, thread->index, count);
+    if (check->observers->turn != NULL) {
+        check->observers->turn(check, count);
     }
 }
 
@@ -263,106 +270,43 @@ soft_check_wait(soft_u32 mem_flags, const void *site)
 {
     need_room(current, site);
     if (current->is_overdue) {
-        stop_overdue(current, site);
+        soft_check_stop_overdue(current, site);
     }
     soft_race_settle(current);
     current->sites[current->watch->thread] = site;
     current->wait_flags &= mem_flags;
 }
 
-/* One thread waits, and another does not wait there. */
-SOFT_ON_FIBER static _Noreturn void
-stop_for_waiting(soft_check *check, soft_found kind, soft_at waits, soft_at other)
-{
-    soft_finding found = {.kind = kind, .at = {waits, other}, .count = 2};
-    (void)soft_findings_add(&check->findings, &found);
-    soft_check_stop(check);
-}
-
-/* The other has returned, so it is nowhere: the finding names it. */
-SOFT_ON_FIBER static _Noreturn void
-stop_for_returned(soft_check *check, soft_found kind, soft_at waits, soft_u32 returned)
-{
-    soft_at at = soft_at_thread(check, returned, NULL);
-    soft_finding found = {.kind = kind, .at = {waits}, .count = 1, .has_returned = true};
-    memcpy(found.returned, at.thread, sizeof found.returned);
-    (void)soft_findings_add(&check->findings, &found);
-    soft_check_stop(check);
-}
-
 SOFT_ON_FIBER void
 soft_check_open(void)
 {
     soft_check *check = current;
-    soft_u32 first = 0;
-    while (check->has_returned[first]) {
-        first += 1;
-    }
-    soft_at waits = soft_at_thread(check, first, check->sites[first]);
-    for (soft_u32 i = 0; i < check->thread_count; i++) {
-        if (check->has_returned[i]) {
-            stop_for_returned(check, SOFT_FOUND_BARRIER, waits, i);
-        }
-        if (check->sites[i] != check->sites[first]) {
-            stop_for_waiting(check, SOFT_FOUND_BARRIER, waits,
-                             soft_at_thread(check, i, check->sites[i]));
-        }
-    }
-    if (check->count != NULL) {
-        soft_count_barrier(check, check->sites[first]);
-    }
-    else {
-        soft_order_barrier(&check->order, check->wait_flags);
-    }
+    const void *site = soft_waiting_site(check);
+    TELL(barrier, check, site);
     check->wait_flags = ~0u;
-}
-
-/* The lanes that a SIMD-group has. */
-SOFT_ON_FIBER static soft_u32
-all_lanes(const soft_check *check, soft_u32 simdgroup)
-{
-    soft_u32 count = check->thread_count - simdgroup * SOFT_SIMD_WIDTH;
-    return count >= SOFT_SIMD_WIDTH ? ~0u : (1u << count) - 1;
 }
 
 void
 soft_check_exchange(soft_u32 simdgroup, soft_u32 lanes, const void *site)
 {
     soft_check *check = current;
-    if (check->count != NULL) {
-        soft_count_meeting(check, simdgroup, lanes, site);
-        return;
-    }
-    soft_order_meet(&check->order, simdgroup, lanes, all_lanes(check, simdgroup));
+    TELL(meeting, check, simdgroup, lanes, site);
 }
 
 SOFT_ON_FIBER void
 soft_check_all_met(soft_u32 simdgroup, soft_u32 lanes, soft_u32 others,
                    const void *const *sites)
 {
-    soft_check *check = current;
-    soft_u32 missing = all_lanes(check, simdgroup) & ~lanes;
-    if (missing == 0) {
-        return;
-    }
-    soft_u32 first = simdgroup * SOFT_SIMD_WIDTH;
-    soft_u32 lane = (soft_u32)__builtin_ctz(lanes), other = (soft_u32)__builtin_ctz(missing);
-    soft_at waits = soft_at_thread(check, first + lane, sites[lane]);
-    if (check->has_returned[first + other]) {
-        stop_for_returned(check, SOFT_FOUND_LANES, waits, first + other);
-    }
-    const void *site = (others >> other & 1) != 0 ? sites[other] : check->sites[first + other];
-    stop_for_waiting(check, SOFT_FOUND_LANES, waits,
-                     soft_at_thread(check, first + other, site));
+    soft_waiting_lanes(current, simdgroup, lanes, others, sites);
 }
 
 void
 soft_check_return(void)
 {
     soft_check *check = current;
-    if (check->count == NULL) {
-        soft_race_settle(check);
-        soft_series_end(check);
+    soft_race_settle(check);
+    if (check->observers->returned != NULL) {
+        check->observers->returned(check);
     }
     check->has_returned[check->thread->index] = true;
 }
@@ -385,41 +329,22 @@ access_elsewhere(soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how, s
     }
     soft_race_settle(check);
     if (how & SOFT_ACCESS_FENCE) {
-        soft_series_end(check);
-        soft_order_fence(&check->order);
+        TELL(fence, check);
         return;
     }
     if (nbytes == 0) {
         return;
     }
     if (check->is_overdue) {
-        stop_overdue(check, site->code);
+        soft_check_stop_overdue(check, site->code);
     }
     const soft_range *range;
     if (!soft_memory_find(check, at, nbytes, how, &range)) {
-        stop_with(check, soft_memory_refuse(check, at, nbytes, how), site->code);
+        soft_check_stop_at(check, soft_memory_refuse(check, at, nbytes, how), site->code);
     }
-    if (range == NULL) {
-        return;
+    if (range != NULL) {
+        TELL(access, check, range, at, nbytes, how, site);
     }
-    if (range->given != NULL) {
-        soft_given_touch(check, range, at, nbytes, how, site->code);
-    }
-    bool is_asked = soft_given_has_gaps(range);
-    if (range->shadow->nbytes == 0) { /* nobody writes there, so nothing can race */
-        if (is_asked) {
-            return;
-        }
-        site->low = range->base;
-        site->span = range->nbytes - nbytes + 1;
-        return;
-    }
-    if (range->shadow->cells == NULL) { /* an unchecked kernel would pass for a right one */
-        soft_check_stop_without_memory(check);
-    }
-    site->range = range;
-    site->era = is_asked ? check->era - 1 : check->era;
-    soft_series_touch(check, range, at, nbytes, how, site);
 }
 
 /* Called for each access that the image does not answer itself: mostly of what the instruction
@@ -460,5 +385,5 @@ soft_check_stop_for(soft_u32 why, soft_u64 first, soft_u64 second, const void *s
         why == SOFT_STOP_MISALIGNED
             ? soft_memory_refuse_misaligned(current, (uintptr_t)first, (size_t)second)
             : (soft_finding){.kind = kinds[why], .first = first, .second = second};
-    stop_with(current, found, site);
+    soft_check_stop_at(current, found, site);
 }

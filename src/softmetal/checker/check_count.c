@@ -5,13 +5,11 @@
  */
 #include "softmetal/checker/check_count.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "softmetal/checker/count_state.h"
 #include "softmetal/fiber.h"
-#include "softmetal/settings.h"
 
 #define FEWEST 8                         /* that a site has room for */
 #define MOST_TOGETHER ((size_t)16 << 20) /* of all sites: 640 MiB */
@@ -67,7 +65,7 @@ forget(soft_counted *site)
 }
 
 bool
-soft_count_open(soft_check *check)
+soft_count_begin(soft_check *check)
 {
     soft_count *count = check->count = calloc(1, sizeof *count);
     if (count == NULL) {
@@ -90,16 +88,6 @@ soft_count_open(soft_check *check)
 
 /* ---- accesses that belong together ---- */
 
-/* Not one access more: leave the kernel. */
-SOFT_ON_FIBER static _Noreturn void
-stop_at(soft_check *check, soft_finding found, const void *code)
-{
-    found.at[0] = soft_at_thread(check, check->watch->thread, code);
-    found.count = 1;
-    (void)soft_findings_add(&check->findings, &found);
-    soft_check_stop(check);
-}
-
 /* Memory that this access did not touch last.  False: it is not the kernel's to share. */
 SOFT_ON_FIBER static bool
 find_memory(soft_check *check, uintptr_t at, soft_counted *site, const void *code)
@@ -109,10 +97,7 @@ find_memory(soft_check *check, uintptr_t at, soft_counted *site, const void *cod
         return false;
     }
     if (check->is_overdue) {
-        stop_at(check,
-                (soft_finding){.kind = SOFT_FOUND_OVERDUE,
-                               .first = soft_settings_get(SOFT_KERNEL_TIMEOUT)},
-                code);
+        soft_check_stop_overdue(check, code);
     }
     if (soft_count_is_branch(site)) { /* the condition is its address */
         site->span = 2;
@@ -120,7 +105,7 @@ find_memory(soft_check *check, uintptr_t at, soft_counted *site, const void *cod
     }
     if ((range == NULL || !soft_range_has(range, at, site->nbytes)) &&
         !soft_memory_find(check, at, site->nbytes, site->how, &range)) {
-        stop_at(check, soft_memory_refuse(check, at, site->nbytes, site->how), code);
+        soft_check_stop_at(check, soft_memory_refuse(check, at, site->nbytes, site->how), code);
     }
     if (range == NULL) {
         return false;
@@ -140,7 +125,8 @@ check_room(soft_check *check, const void *code, size_t more)
     soft_count *count = check->count;
     count->together_count += more;
     if (count->together_count > MOST_TOGETHER) {
-        stop_at(check, (soft_finding){.kind = SOFT_FOUND_NO_MEMORY, .first = 1}, code);
+        soft_check_stop_at(check, (soft_finding){.kind = SOFT_FOUND_NO_MEMORY, .first = 1},
+                           code);
     }
 }
 
@@ -322,9 +308,10 @@ end_group(soft_check *check)
 }
 
 SOFT_ON_FIBER void
-soft_count_group(soft_check *check, uint32_t thread_count)
+soft_count_group(soft_check *check)
 {
     soft_count *count = check->count;
+    soft_u32 thread_count = check->thread_count;
     end_group(check);
     settle(check);
     count->given_nbytes = 0;
@@ -352,13 +339,6 @@ soft_count_place(soft_check *check, soft_range *range)
     add_memory(count, check, range);
 }
 
-SOFT_ON_FIBER static soft_u32
-lanes_of(const soft_check *check, soft_u32 simdgroup)
-{
-    soft_u32 count = check->thread_count - simdgroup * SOFT_SIMD_WIDTH;
-    return count >= SOFT_SIMD_WIDTH ? UINT32_MAX : (1u << count) - 1;
-}
-
 /* A lane goes on that waited for others, but not for all: n goes on too. */
 SOFT_ON_FIBER static void
 find_places(const soft_count *count, soft_u32 thread)
@@ -377,14 +357,15 @@ find_places(const soft_count *count, soft_u32 thread)
 }
 
 SOFT_ON_FIBER void
-soft_count_switch(soft_check *check, soft_u32 thread, soft_u32 count)
+soft_count_turn(soft_check *check, soft_u32 count)
 {
     soft_count *counting = check->count;
+    soft_u32 thread = check->thread->index;
     soft_u32 lane = thread % SOFT_SIMD_WIDTH, simdgroup = thread / SOFT_SIMD_WIDTH;
     if (simdgroup != counting->simdgroup) { /* the one before waits at a barrier, or is done */
         settle(check);
         counting->simdgroup = simdgroup;
-        counting->possible = (soft_u32)soft_count_lanes(lanes_of(check, simdgroup));
+        counting->possible = (soft_u32)soft_count_lanes(soft_all_lanes(check, simdgroup));
     }
     soft_u32 bits = (count >= SOFT_SIMD_WIDTH ? UINT32_MAX : (1u << count) - 1) << lane;
     if (counting->began & bits) {
@@ -422,7 +403,7 @@ SOFT_ON_FIBER void
 soft_count_meeting(soft_check *check, soft_u32 simdgroup, soft_u32 lanes, const void *site)
 {
     count_at(check, &check->count->meetings, site);
-    if (lanes == lanes_of(check, simdgroup)) {
+    if (lanes == soft_all_lanes(check, simdgroup)) {
         settle(check);
     }
 }
@@ -440,15 +421,21 @@ settle_once(soft_check *check)
 }
 
 void
-soft_count_close(soft_check *check, bool is_done)
+soft_count_end(soft_check *check)
+{
+    end_group(check);
+    settle_once(check);
+    if (!check->count->lacks_memory) {
+        soft_count_file(check);
+    }
+}
+
+void
+soft_count_close(soft_check *check)
 {
     soft_count *count = check->count;
-    if (is_done) {
-        end_group(check);
-        settle_once(check);
-    }
-    if (is_done && !count->lacks_memory) {
-        soft_count_file(check);
+    if (count == NULL) { /* there was no memory for it */
+        return;
     }
     for (soft_counted *site = check->watch->counted; site < check->watch->counted_end; site++) {
         for (soft_count_row *row = site->rows, *next; row != NULL; row = next) {

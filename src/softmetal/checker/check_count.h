@@ -17,18 +17,16 @@
 
 #include "softmetal/checker/check_state.h"
 
-/* False: there is no memory. */
-bool soft_count_open(soft_check *check);
-/* File what was counted, if the launch was not stopped; then forget it. */
-void soft_count_close(soft_check *check, bool is_done);
-
-/* As the calls of check.h, before they take effect. */
-void soft_count_group(soft_check *check, uint32_t thread_count);
+/* What soft_observers tells; at the end all that was counted is filed. */
+bool soft_count_begin(soft_check *check);
+void soft_count_group(soft_check *check);
 void soft_count_place(soft_check *check, soft_range *range);
-void soft_count_switch(soft_check *check, soft_u32 thread, soft_u32 count);
+void soft_count_turn(soft_check *check, soft_u32 count);
 void soft_count_barrier(soft_check *check, const void *site);
 void soft_count_meeting(soft_check *check, soft_u32 simdgroup, soft_u32 lanes,
                         const void *site);
+void soft_count_end(soft_check *check);
+void soft_count_close(soft_check *check);
 
 /* What the image asks. */
 void soft_count_access(soft_check *check, uintptr_t at, soft_counted *site, const void *code);

@@ -63,10 +63,10 @@ is_meant(const soft_check *check, const soft_range *range, uintptr_t at, size_t 
 }
 
 SOFT_ON_FIBER void
-soft_given_touch(soft_check *check, const soft_range *range, uintptr_t at, size_t nbytes,
-                 soft_u32 how, const void *site)
+soft_given_access(soft_check *check, const soft_range *range, uintptr_t at, size_t nbytes,
+                  soft_u32 how, soft_site *site)
 {
-    if (is_meant(check, range, at, nbytes, how)) {
+    if (range->given == NULL || is_meant(check, range, at, nbytes, how)) {
         return;
     }
     soft_finding found = {
@@ -76,7 +76,7 @@ soft_given_touch(soft_check *check, const soft_range *range, uintptr_t at, size_
         .offset = (int64_t)(at - range->base),
         .nbytes = range->given->axes > 0 ? nbytes : 0,
         .given = range->given->text,
-        .at = {soft_at_thread(check, check->watch->thread, site)},
+        .at = {soft_at_thread(check, check->watch->thread, site->code)},
         .count = 1,
     };
     (void)soft_findings_add(&check->findings, &found);

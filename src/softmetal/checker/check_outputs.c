@@ -72,7 +72,7 @@ count_items(const soft_check *check, const soft_range *range, bool is_advice)
 void
 soft_outputs_end(soft_check *check)
 {
-    for (int i = 0; i < check->view_count && check->count == NULL; i++) {
+    for (int i = 0; i < check->view_count; i++) {
         const soft_range *range = &check->ranges[i];
         if (range->fresh == NULL || range->shadow->cells == NULL) {
             continue;

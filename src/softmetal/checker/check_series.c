@@ -213,3 +213,23 @@ soft_series_touch(soft_check *check, const soft_range *range, uintptr_t at, size
         soft_race_touch(check, range, at, nbytes, how, mark_of(check, how, site));
     }
 }
+
+SOFT_ON_FIBER void
+soft_series_access(soft_check *check, const soft_range *range, uintptr_t at, size_t nbytes,
+                   soft_u32 how, soft_site *site)
+{
+    bool is_asked = soft_given_has_gaps(range);
+    if (range->shadow->nbytes == 0) { /* nobody writes there, so nothing can race */
+        if (!is_asked) {
+            site->low = range->base;
+            site->span = range->nbytes - nbytes + 1;
+        }
+        return;
+    }
+    if (range->shadow->cells == NULL) { /* an unchecked kernel would pass for a right one */
+        soft_check_stop_without_memory(check);
+    }
+    site->range = range;
+    site->era = is_asked ? check->era - 1 : check->era;
+    soft_series_touch(check, range, at, nbytes, how, site);
+}

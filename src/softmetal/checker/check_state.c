@@ -63,6 +63,26 @@ soft_check_stop_without_memory(soft_check *check)
     soft_check_stop(check);
 }
 
+SOFT_ON_FIBER _Noreturn void
+soft_check_stop_at(soft_check *check, soft_finding found, const void *site)
+{
+    if (check->observers->returned != NULL) { /* what came before is said before */
+        check->observers->returned(check);
+    }
+    found.at[0] = soft_at_thread(check, check->watch->thread, site);
+    found.count = 1;
+    (void)soft_findings_add(&check->findings, &found);
+    soft_check_stop(check);
+}
+
+SOFT_ON_FIBER _Noreturn void
+soft_check_stop_overdue(soft_check *check, const void *site)
+{
+    soft_finding found = {.kind = SOFT_FOUND_OVERDUE,
+                          .first = soft_settings_get(SOFT_KERNEL_TIMEOUT)};
+    soft_check_stop_at(check, found, site);
+}
+
 /* ---- what was found, kept until the end of the launch and then said ---- */
 
 #define TEXT_NBYTES 1600 /* more than all parts together */

@@ -6,6 +6,7 @@
  *       │  check_races.c     an access against what the shadow remembers
  *       │  check_outputs.c   what a launch wrote, and left unwritten
  *       │  check_given.c     what an argument was given against its parameter
+ *       │  check_waiting.c   who waits where, what that orders, and who does not come
  *       │  check_count.h     instead of these: accesses are counted
  *       ▼
  *     check_state.h      the launch; who is where; what was found; the end
@@ -30,6 +31,7 @@
 #include "softmetal/checker/checked_launch.h"
 #include "softmetal/checker/finding.h"
 #include "softmetal/checker/fresh.h"
+#include "softmetal/fiber.h"
 
 #define SOFT_MOST_FINDINGS 16
 
@@ -78,8 +80,31 @@ typedef struct soft_rewrite {
     unsigned char bytes[16]; /* as the other left them */
 } soft_rewrite;
 
-typedef struct soft_check {
+typedef struct soft_check soft_check;
+
+/* Who is told of an event, in this order: check.c says who they are.  A range is one of check->ranges, and a
+ * site is where the threads waited. */
+typedef void (*soft_told[2 + 1])(soft_check *check); /* the last is NULL */
+typedef struct soft_observers {
+    bool (*begin)(soft_check *check); /* false: no memory */
+    soft_told group;                  /* one begins, and the one before is done */
+    void (*place[2])(soft_check *check, soft_range *range);
+    /* check->thread runs, then those after it */
+    void (*turn)(soft_check *check, soft_u32 count);
+    /* not of what the instruction touched last, which check_series.c alone asks about */
+    void (*access[3])(soft_check *check, const soft_range *range, uintptr_t at, size_t nbytes,
+                      soft_u32 how, soft_site *site);
+    soft_told fence;
+    void (*barrier[2])(soft_check *check, const void *site); /* it opens */
+    void (*meeting[2])(soft_check *check, soft_u32 simdgroup, soft_u32 lanes, const void *site);
+    void (*returned)(soft_check *check); /* those that run, or they are stopped */
+    soft_told end;                       /* all threadgroups are done */
+    soft_told close;                     /* the launch is done, or was stopped */
+} soft_observers;
+
+struct soft_check {
     soft_check_launch launch; /* borrowed */
+    const soft_observers *observers;
     uintptr_t image_base;
     /* where the running thread may do as it likes */
     uintptr_t stack_low;
@@ -110,7 +135,15 @@ typedef struct soft_check {
     soft_u32 wait_flags;                  /* that all who wait have in common */
     const void *sites[SOFT_MOST_THREADS]; /* where each waits; NULL: it does not */
     bool has_returned[SOFT_MOST_THREADS];
-} soft_check;
+};
+
+/* The lanes that a SIMD-group has. */
+SOFT_ON_FIBER static inline soft_u32
+soft_all_lanes(const soft_check *check, soft_u32 simdgroup)
+{
+    soft_u32 count = check->thread_count - simdgroup * SOFT_SIMD_WIDTH;
+    return count >= SOFT_SIMD_WIDTH ? ~0u : (1u << count) - 1;
+}
 
 static inline uint32_t
 soft_check_offset(const soft_check *check, const void *site)
@@ -126,6 +159,22 @@ soft_at soft_at_mark(const soft_check *check, soft_mark mark);
 _Noreturn void soft_check_stop(soft_check *check);
 /* The same with a finding that says so. */
 _Noreturn void soft_check_stop_without_memory(soft_check *check);
+/* The same with one of the running thread. */
+_Noreturn void soft_check_stop_at(soft_check *check, soft_finding found, const void *site);
+_Noreturn void soft_check_stop_overdue(soft_check *check, const void *site);
+
+/* ---- check_waiting.c: who waits where, what that orders, and who does not come ---- */
+
+/* Where all wait for a barrier; or it does not return. */
+const void *soft_waiting_site(soft_check *check);
+/* As soft_check_all_met. */
+void soft_waiting_lanes(soft_check *check, soft_u32 simdgroup, soft_u32 lanes, soft_u32 others,
+                        const void *const *sites);
+/* What is ordered from now on. */
+void soft_waiting_barrier(soft_check *check, const void *site);
+void soft_waiting_meeting(soft_check *check, soft_u32 simdgroup, soft_u32 lanes,
+                          const void *site);
+void soft_waiting_fence(soft_check *check);
 
 /* ---- check_memory.c: which memory is the kernel's: its views, its threadgroup memory ---- */
 
@@ -192,9 +241,9 @@ soft_race_settle(soft_check *check)
 
 /* Return what is known about a launch's view, or NULL. */
 const soft_given *soft_given_find(const soft_launch *launch, uint32_t index);
-/* An access within a range that has one: told once, unless it is meant. */
-void soft_given_touch(soft_check *check, const soft_range *range, uintptr_t at, size_t nbytes,
-                      soft_u32 how, const void *site);
+/* An access: told once, unless it is meant. */
+void soft_given_access(soft_check *check, const soft_range *range, uintptr_t at, size_t nbytes,
+                       soft_u32 how, soft_site *site);
 
 /* Has each access to be asked for? */
 static inline bool
@@ -205,7 +254,10 @@ soft_given_has_gaps(const soft_range *range)
 
 /* ---- check_series.c: accesses that are looked at together ---- */
 
-/* An access of the running thread, within the range, which has cells. */
+/* An access of the running thread by an instruction that did not touch the range last. */
+void soft_series_access(soft_check *check, const soft_range *range, uintptr_t at, size_t nbytes,
+                        soft_u32 how, soft_site *site);
+/* By one that did; the range has cells. */
 void soft_series_touch(soft_check *check, const soft_range *range, uintptr_t at, size_t nbytes,
                        soft_u32 how, soft_site *site);
 /* Judge all series: before time grows, before a report, at the end of a row. */
