@@ -417,3 +417,11 @@ def test_what_there_is_no_memory_to_check_does_not_pass():
     first, second = run_child(WITHOUT_MEMORY, check=True, **settings).stdout.splitlines()
     assert "two threads write byte 0" in first
     assert "the checker has no memory left" in second
+
+
+def test_of_what_one_instruction_reads_some_is_written_later_and_the_rest_never(reports_of):
+    body = "threadgroup float s[32]; if (lane == 0) s[simd] = a[i]; if (simd == 0) b[i] = s[lane];"
+    first, last = reports_of(source_of(body))
+    assert "reads byte 124 of threadgroup variable s, which no thread of the threadgroup has written" in first
+    assert "thread (31,0,0)" in first
+    assert "one thread writes and another reads byte 4 of threadgroup variable s" in last

@@ -79,22 +79,42 @@ report_unwritten(soft_check *check, const soft_range *range, uintptr_t at, soft_
     soft_found kind = is_device ? SOFT_FOUND_UNWRITTEN_READ : SOFT_FOUND_UNWRITTEN;
     add_finding(check, range, at, now, now, (soft_finding){.kind = kind, .count = 1});
     if (check->findings.count > number && !is_device) {
-        check->unwritten[number] = at;
+        check->unwritten[number] = (soft_unwritten){at, at, now};
     }
+    for (size_t i = 0; i < number && !is_device; i++) {
+        soft_unwritten *known = &check->unwritten[i];
+        if (known->first != 0 && at > known->highest &&
+            soft_mark_offset(known->mark) == soft_mark_offset(now)) {
+            known->highest = at;
+            known->mark = now;
+        }
+    }
+}
+
+static bool
+stays_unwritten(soft_check *check, uintptr_t at)
+{
+    soft_shadow *shadow = &check->shadows[0];
+    size_t grain = (at - shadow->base) >> shadow->shift;
+    return soft_shadow_cell(shadow, grain)->write.time < check->order.group_start;
 }
 
 void
 soft_race_end_group(soft_check *check)
 {
-    soft_shadow *shadow = &check->shadows[0];
     for (size_t i = 0; i < check->findings.count; i++) {
-        if (check->unwritten[i] == 0 || shadow->cells == NULL) {
+        soft_unwritten read = check->unwritten[i];
+        if (read.first == 0 || check->shadows[0].cells == NULL) {
             continue;
         }
-        size_t grain = (check->unwritten[i] - shadow->base) >> shadow->shift;
-        check->findings.list[i].stays_unwritten =
-            soft_shadow_cell(shadow, grain)->write.time < check->order.group_start;
-        check->unwritten[i] = 0;
+        soft_finding *finding = &check->findings.list[i];
+        check->unwritten[i].first = 0;
+        finding->stays_unwritten = stays_unwritten(check, read.first);
+        if (!finding->stays_unwritten && stays_unwritten(check, read.highest)) {
+            finding->stays_unwritten = true;
+            finding->offset += (int64_t)(read.highest - read.first);
+            finding->at[0] = finding->at[1] = soft_at_mark(check, read.mark);
+        }
     }
 }
 

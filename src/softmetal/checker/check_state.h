@@ -80,6 +80,13 @@ typedef struct soft_rewrite {
     unsigned char bytes[16]; /* as the other left them */
 } soft_rewrite;
 
+/* Threadgroup memory that one instruction has read unwritten in this threadgroup: another of its places may be
+ * written later, and be no more than a race. */
+typedef struct soft_unwritten {
+    uintptr_t first, highest; /* 0: none, or judged */
+    soft_mark mark;           /* of the highest */
+} soft_unwritten;
+
 typedef struct soft_check soft_check;
 
 /* Who is told of an event, in this order: check.c says who they are.  A range is one of check->ranges, and a
@@ -125,9 +132,8 @@ struct soft_check {
     soft_order order; /* owned */
     soft_rewrite rewrite;
     soft_findings findings;
-    uintptr_t
-        unwritten[SOFT_MOST_FINDINGS]; /* read so in this threadgroup; 0: not, or judged */
-    struct soft_count *count;          /* owned; NULL: the launch is checked, and not counted */
+    soft_unwritten unwritten[SOFT_MOST_FINDINGS]; /* by finding */
+    struct soft_count *count; /* owned; NULL: the launch is checked, and not counted */
     soft_guard guard;
     bool is_overdue;
     /* the threadgroup's threads */
