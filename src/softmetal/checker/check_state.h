@@ -89,7 +89,7 @@ typedef struct soft_unwritten {
 
 typedef struct soft_check soft_check;
 
-/* Who is told of an event, in this order: check.c says who they are.  A range is one of check->ranges, and a
+/* The observers of an event, in the order in which they are told: check.c.  A range is one of check->ranges, and a
  * site is where the threads waited. */
 typedef void (*soft_told[2 + 1])(soft_check *check); /* the last is NULL */
 typedef struct soft_observers {
@@ -104,7 +104,7 @@ typedef struct soft_observers {
     soft_told fence;
     void (*barrier[2])(soft_check *check, const void *site); /* it opens */
     void (*meeting[2])(soft_check *check, soft_u32 simdgroup, soft_u32 lanes, const void *site);
-    void (*returned)(soft_check *check); /* those that run, or they are stopped */
+    void (*returned)(soft_check *check); /* the threads that run, or they are stopped */
     soft_told end;                       /* all threadgroups are done */
     soft_told close;                     /* the launch is done, or was stopped */
 } soft_observers;
