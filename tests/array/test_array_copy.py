@@ -154,15 +154,6 @@ def test_packed_items_are_copied_as_a_whole():
         md.zeros((2, 4), "int4").copy_from(source)
 
 
-def test_no_items_are_no_work():
-    for shape in [(0,), (3, 0)]:
-        empty = md.zeros(shape)
-        empty.copy_from(md.zeros(shape))
-        empty[...] = 1.0
-        empty.copy_to(np.zeros(shape, "float32"))
-    md.zeros((0, 3)).copy_from(md.full(3, 1.0))
-
-
 def test_leading_axes_of_extent_one_may_be_too_many():
     array = md.zeros(3)
     array.copy_from(np.ones((1, 1, 3), "float32"))

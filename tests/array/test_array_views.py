@@ -207,10 +207,6 @@ def test_a_view_that_cannot_be_says_why(shape, call, match):
         call(md.empty(shape))
 
 
-def test_several_axes_are_squeezed_at_once():
-    assert md.empty((1, 2, 1, 3, 1)).squeeze((0, -3)).shape == (2, 3, 1)
-
-
 def test_a_view_that_needs_a_copy_says_so_with_shapes_and_strides():
     array = md.empty((2, 3)).T
     with pytest.raises(md.CopyRequiredError, match=r"shape \(3, 2\) .*strides \(1, 3\) .*shape \(6,\) .*copy\(\)"):

@@ -68,42 +68,6 @@ def test_a_chain_of_frameworks_lets_go_from_either_end(live_buffers):
         assert live_buffers() == 0
 
 
-@pytest.mark.rule("import-keeps")
-def test_a_view_keeps_the_buffer_and_the_buffer_keeps_its_owner(live_buffers):
-    class Owner:
-        pass
-
-    backing = md.Buffer(64)
-    owner = Owner()
-    alive = weakref.ref(owner)
-    view = md.Buffer.from_handle(backing.handle, owner=owner).array(16)[4:]
-    del owner
-    gc.collect()
-    assert alive() is not None
-    capsule = view.__dlpack__()
-    del view
-    gc.collect()
-    assert alive() is not None
-    del capsule
-    gc.collect()
-    assert alive() is None
-
-
-def test_a_cycle_through_an_owner_is_collected(live_buffers):
-    class Owner:
-        pass
-
-    def make():
-        backing = md.Buffer(64)
-        owner = Owner()
-        owner.view = md.Buffer.from_handle(backing.handle, owner=owner).array(16)
-        return weakref.ref(owner)
-
-    alive = make()
-    assert live_buffers() == 0
-    assert alive() is None
-
-
 class Owner:
     """Owns a part of an arena."""
 

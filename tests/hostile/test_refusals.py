@@ -154,7 +154,14 @@ REFUSED = {
     "a timeout of text": (lambda: event.wait("1"), TypeError, "timeout"),
     "a timeout past all floats": (lambda: event.wait(10**400), OverflowError, "pass None for no limit"),
     "a fill with text": (lambda: array.fill("a"), TypeError, "does not fit"),
-    "a negative limit": (lambda: md.set_memory_limit(-1), ValueError, "-1"),
+    "a negative limit": (lambda: md.set_memory_limit(-1), ValueError, r"limit \(-1 bytes\) is negative"),
+    "a limit of text": (lambda: md.set_memory_limit("1 GiB"), TypeError, "int"),
+    "no limit": (lambda: md.set_memory_limit(), TypeError, "limit"),
+    "the size of what begins before its start": (
+        md.StridedLayout((3,), (-2,), 4).required_size_in_bytes,
+        ValueError,
+        r"min_offset -4\)",
+    ),
     "private memory": (lambda: memoryview(md.zeros(3, storage="private")), BufferError, "private"),
     "an attribute": (lambda: setattr(array, "shape", ()), AttributeError, "shape"),
 }

@@ -394,15 +394,6 @@ def test_what_is_let_go_while_more_than_the_limit_is_in_use_goes_to_metal():
     assert cached == [0, 0, MIB]
 
 
-def test_the_limit_is_a_number_of_bytes():
-    with pytest.raises(ValueError, match=r"limit \(-1 bytes\) is negative"):
-        md.set_memory_limit(-1)
-    with pytest.raises(TypeError):
-        md.set_memory_limit("1 GiB")
-    with pytest.raises(TypeError):
-        md.set_memory_limit()
-
-
 @pytest.mark.parametrize("sizes", [(MIB, 2 * MIB), (2 * MIB, MIB)], ids=["small", "large"])
 def test_the_oldest_goes_first_where_the_cache_is_full(sizes):
     md.set_memory_limit(md.memory_stats()["live"] + 3 * MIB)

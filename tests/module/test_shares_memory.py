@@ -147,13 +147,6 @@ def test_elements_that_dlpack_has_not_are_compared_too():
     assert md.shares_memory(swapped, swapped.view("<f4")[7:])
 
 
-def test_packed_items_are_compared_by_their_bytes():
-    array = md.zeros(16, "int4")
-    assert md.shares_memory(array[:8], array[:4])
-    assert not md.shares_memory(array[:8], array[8:])
-    assert md.shares_memory(array[:8], array.buffer)
-
-
 def test_a_given_capsule_stays_unconsumed_and_a_copy_is_not_the_array():
     array = md.zeros(4)
     capsule = array.__dlpack__()

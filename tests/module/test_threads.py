@@ -122,25 +122,3 @@ def test_a_large_copy_lets_other_python_threads_run(number):
     ticker.join()
     within = sum(start < at < end for at in ticks)
     assert within > 5 + (end - start) / 0.05
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork()")
-def test_a_forked_child_copies_with_threads():
-    done = run_child(
-        """
-        import os, warnings
-        import numpy as np, metal_dlpack as md
-        warnings.simplefilter("ignore")
-        md.set_num_threads(4)
-        values = np.arange(1500 * 1500, dtype="float32").reshape(1500, 1500)
-        src, dst = md.asarray(values), md.zeros((1500, 1500))
-        dst.copy_from(src.T)
-        dst.fill(0)
-        child = os.fork()
-        if child == 0:
-            dst.copy_from(src.T)
-            os._exit(0 if (np.asarray(dst) == values.T).all() else 1)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        """
-    )
-    assert done.returncode == 0, done.stderr

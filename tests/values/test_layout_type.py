@@ -49,32 +49,6 @@ def layouts(draw):
 # ---- facts ----
 
 
-@given(layouts())
-@MANY
-def test_facts_are_those_of_the_offsets(layout):
-    where = offsets(layout)
-    count = np.arange(layout.volume)
-    assert (layout.ndim, layout.volume) == (where.ndim, where.size)
-    assert layout.offset_bounds == (layout.min_offset, layout.max_offset)
-    assert layout.offset_bounds == ((where.min(), where.max()) if where.size else (0, -1))
-    assert layout.is_contiguous_c == np.array_equal(where.ravel() - layout.slice_offset, count)
-    assert layout.is_contiguous_f == np.array_equal(where.ravel("F") - layout.slice_offset, count)
-    assert layout.slice_offset_in_bytes == layout.slice_offset * layout.itemsize
-    if layout.strides is not None:
-        assert layout.strides_in_bytes == tuple(stride * layout.itemsize for stride in layout.strides)
-    if layout.is_unique:
-        assert len(np.unique(where)) == where.size
-    if layout.is_contiguous_any:
-        assert layout.is_unique
-        assert np.array_equal(np.sort(where.ravel()) - layout.slice_offset, count)
-    assert layout.is_dense == (layout.is_contiguous_any and layout.slice_offset == 0)
-    if layout.min_offset < 0:
-        with pytest.raises(ValueError, match=rf"min_offset {layout.min_offset}\)"):
-            layout.required_size_in_bytes()
-    else:
-        assert layout.required_size_in_bytes() == (layout.max_offset + 1) * layout.itemsize
-
-
 # ---- indices ----
 
 
