@@ -440,4 +440,4 @@ def test_who_shares_which_bytes():
     flat = array.flatten()
     assert not md.shares_memory(flat[::4], flat[2::4])
     assert md.shares_memory(flat[::4], flat[4::8])
-    assert md.shares_memory(flat, array.buffer)
+    assert md.shares_memory(array[:2], array.buffer)

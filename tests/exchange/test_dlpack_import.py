@@ -207,13 +207,6 @@ def test_a_refused_capsule_is_freed_with_the_exception_intact():
     assert len(raised) == 1
 
 
-def test_sub_byte_items_of_the_cpu_are_copied_as_they_lie():
-    for padded in (False, True):
-        array = md.asarray([1, -2, 3], dtype="int4").copy(padded=padded)
-        copied = md.from_dlpack(array.host.__dlpack__(max_version=(1, 3)), copy=True)
-        assert (copied.padded, copied.tolist()) == (padded, [1, -2, 3])
-
-
 def test_a_producer_is_asked_with_fewer_and_fewer_keywords():
     asked = []
 

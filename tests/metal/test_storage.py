@@ -102,14 +102,6 @@ def test_the_variable_chooses_in_any_letter_case(value):
     assert done.stderr == ""
 
 
-@pytest.mark.needs_softmetal
-def test_a_wrong_value_is_one_warning_that_names_it():
-    done = run(MODE, METAL_DLPACK_STORAGE_MODE="fast")
-    assert done.stdout.split() == ["shared"] * 3
-    assert done.stderr.count("RuntimeWarning") == 1
-    assert "'fast'" in done.stderr
-
-
 def test_the_variable_is_read_once():
     done = run(
         "import os, metal_dlpack as md; md.get_storage_mode();"

@@ -245,13 +245,6 @@ def test_a_new_array_in_old_memory_is_told_of_its_own_work(failing):
             array.tolist()
 
 
-def test_each_lost_stream_is_reported(failing, unraisable):
-    with failing(3):
-        for _ in range(10):
-            drop_stream()
-        until(lambda: len(unraisable) == 10)
-
-
 def test_threads_that_drop_failing_streams_lose_none(failing, unraisable):
     with failing(3):
         with ThreadPoolExecutor(4) as pool:
