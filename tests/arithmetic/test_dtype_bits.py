@@ -244,12 +244,16 @@ def test_other_items_over_packed_bytes():
     assert array[:, :2].view("uint8").tolist() == [[0x10], [0x54]]
     assert array.view("uint16").view("int4").tolist() == array.tolist()
     assert array.view("uint2").shape == (2, 8)
+    rows = md.empty((3, 5), "int4")[:, :4]  # the second begins within a byte
+    assert rows[:1].view("uint8").shape == (1, 2)
     for refused in (
         lambda: array[:, :3].view("uint8"),
         lambda: array.T.view("uint8"),
         lambda: array.view("float6_e2m3fn"),
+        lambda: rows.view("uint8"),
+        lambda: md.empty((2, 3), "int4").view("uint8"),
     ):
-        with pytest.raises(ValueError, match="do not divide"):
+        with pytest.raises(ValueError, match="not contiguous or its bytes do not divide"):
             refused()
 
 

@@ -272,23 +272,6 @@ def test_a_key_that_is_no_basic_index_is_an_index_error(key):
         md.empty((5, 4))[key]
 
 
-def test_packed_types_view_where_they_fall_on_bytes():
-    packed = md.empty((2, 4), "int4")
-    assert packed.nbytes == 4
-    assert packed.view("uint8").shape == (2, 2)
-    assert packed.view("uint8").view("int4").shape == (2, 4)
-    assert packed[1].byte_offset == 2
-    rows = md.empty((3, 5), "int4")[:, :4]  # the second begins within a byte
-    assert rows[:1].view("uint8").shape == (1, 2)
-    for wrong in (rows, packed.T, md.empty((2, 3), "int4")):
-        with pytest.raises(ValueError, match="not contiguous or its bytes do not divide"):
-            wrong.view("uint8")
-    padded = packed.copy(padded=True)
-    assert (padded.view("uint8").shape, padded.view("uint4").shape) == ((2, 4), (2, 4))
-    with pytest.raises(md.CopyRequiredError, match="byte"):
-        packed[0, 1:]
-
-
 def test_iteration_gives_the_rows():
     array = md.asarray([[0, 1], [2, 3], [4, 5]])
     assert [row.tolist() for row in array] == [[0, 1], [2, 3], [4, 5]]
