@@ -119,7 +119,6 @@ LONGEST_FUNCTION = 60
 #: How long those may be that were longer when the law came: no number grows, and a file that fits leaves.
 LONGER_FILES = {
     "_metal_dlpack_pytest.py": 560,
-    "counted_code.py": 530,
     "libraries.m": 561,
     "queues.m": 507,
     "fault_calls.py": 563,

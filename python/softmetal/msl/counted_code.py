@@ -26,10 +26,13 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from metal_dlpack.language.diagnostics import is_ours
 from metal_dlpack.language.errors import CompilerError
 
-from .checked_code import BITS, COPY, split
+from .checked_code import COPY, split
+from .llvm_layout import Layout
+from .llvm_loops import LABEL, in_loops
+from .llvm_places import find_places
+from .llvm_values import DBG, LOAD, NAME, Values, address_of
 
 #: softmetal_kernel.h.
 WRITE, ATOMIC, READ, BRANCH = 1, 2, 4, 16
@@ -38,19 +41,12 @@ _SITE, _OF_RUN_TIME = 152, 120
 #: Bytes in which the lanes of a SIMD-group say where they were.
 _LANES = 32 * 8
 
-_NAME = r'(?:%|@)(?:[-\w.$]+|"[^"]*")'
-_VALUE = re.compile(r'%(?:[-\w.$]+|"[^"]*")')
-_LOAD = re.compile(rf"  ({_NAME}) = load (?P<atomic>atomic )?(?:volatile )?(?P<rest>.*)")
 _STORE = re.compile(r"  store (?P<atomic>atomic )?(?:volatile )?(?P<rest>.*)")
 _RMW = re.compile(r"  (?:\S+ = )?atomicrmw (?:volatile )?\w+ ptr (?P<rest>.*)")
 _EXCHANGE = re.compile(r"  (?:\S+ = )?cmpxchg (?:weak )?(?:volatile )?ptr (?P<rest>.*)")
-_GEP = re.compile(rf"  ({_NAME}) = getelementptr (?:inbounds |nuw |nusw |inrange\(\S+\) )*(?P<rest>.*)")
 _BRANCH = re.compile(r"  br i1 (?P<condition>\S+), label")
-_LABEL = re.compile(r'([-\w.$]+|"[^"]*"):')
 #: The function of the shim that each thread enters once: the kernel is inlined there (softmetal_image.h).
 _ENTERED = re.compile(r"define [^@]*@_ZN9softmetal5imageI\w*E5enterI")
-_LEADS = re.compile(rf"label ({_VALUE.pattern})")
-_DBG = re.compile(r", !dbg !(\d+)")
 _OPERATION = re.compile(
     r"  \S+ = (?P<what>f?(?:add|sub|mul|div|rem)|[us](?:div|rem)|fneg|shl|lshr|ashr|and|or|xor)"
     r" (?:(?:fast|nnan|ninf|nsz|arcp|contract|afn|reassoc|nuw|nsw|exact|disjoint) )*(?P<type><\d+ x \w+>|\w+) "
@@ -65,7 +61,6 @@ _WORDS = {
 }
 #: Files of the library whose loops stand for what a GPU does at once.
 _EMULATES = {"softmetal_simdgroups.h", "softmetal_simdgroup_matrix.h", "softmetal_atomics.h", "softmetal_runtime.h"}
-_SIZES = {name: bits // 8 for name, bits in BITS.items()}
 
 
 @dataclass(eq=False)
@@ -110,26 +105,15 @@ def instrument(text: str) -> str:
 class _Module:
     def __init__(self, text: str):
         self._lines = text.rstrip("\n").split("\n")
-        self._types: dict[str, str] = {}
+        types: dict[str, str] = {}
         nodes = {}
         for line in self._lines:
             if line.startswith("!") and (found := re.match(r"!(\d+) = (?:distinct )?(!DI\w+\(.*)", line)):
                 nodes[found[1]] = found[2]
-            elif line.startswith("%") and (found := re.match(rf"({_NAME}) = type (.*)", line)):
-                self._types[found[1]] = found[2]
-        self._places = {}
-        #: By place in the library: the user's line that it is inlined at, and the library's file.
-        self._library: dict[str, tuple[str, str]] = {}
-        for number, node in nodes.items():
-            if not node.startswith("!DILocation("):
-                continue
-            place = _place_of(node, nodes)
-            if not is_ours(place[0]):
-                self._places[number] = place
-            else:
-                at = _user_of(number, nodes)
-                if at is not None:
-                    self._library[number] = at, place[0].rpartition("/")[2]
+            elif line.startswith("%") and (found := re.match(rf"({NAME}) = type (.*)", line)):
+                types[found[1]] = found[2]
+        self._layout = Layout(types)
+        self._places, self._library = find_places(nodes)
         self._sites: list[_Site] = []
         self._is_once, self._once_count = False, 0
         #: By block that computes: (line, what, type) and how often.
@@ -167,18 +151,18 @@ class _Module:
     # ---- one function ----
 
     def _function(self, body: list[str]) -> Iterator[str | _Site | _Block]:
-        values = _Values(body, self)
+        values = Values(body, self._layout)
         pending: dict[tuple[int, str, str], _Site] = {}
         block: _Block | None = None
         is_once = self._is_once = _ENTERED.match(body[0]) is not None
-        in_loops = _in_loops(body) if is_once else set()
+        looping = in_loops(body) if is_once else set()
         for line in body:
-            if _LABEL.match(line) or (" call " in line and "@llvm." not in line):
+            if LABEL.match(line) or (" call " in line and "@llvm." not in line):
                 pending = {}
-            if (label := _LABEL.match(line)) is not None:
+            if (label := LABEL.match(line)) is not None:
                 block = None
-                self._is_once = is_once and label[1] not in in_loops
-            dbg = _DBG.search(line)
+                self._is_once = is_once and label[1] not in looping
+            dbg = DBG.search(line)
             # LLVM before 19 says where a variable is by a call, which with another function's place spoils all places.
             if dbg is None or not line.startswith("  ") or "@llvm.dbg." in line:
                 yield line
@@ -206,7 +190,7 @@ class _Module:
         line: str,
         place: tuple[str, int, int],
         dbg: str,
-        values: _Values,
+        values: Values,
         pending: dict[tuple[int, str, str], _Site],
     ) -> Iterator[_Site]:
         """The sites of one instruction that are not in the text yet."""
@@ -233,16 +217,16 @@ class _Module:
 
     def _touched(self, line: str) -> Iterator[tuple[int, str, int]]:
         """(how, address, bytes) of what an instruction touches."""
-        if (found := _LOAD.match(line)) is not None:
+        if (found := LOAD.match(line)) is not None:
             kind, address, *_ = split(found["rest"])
-            yield (ATOMIC if found["atomic"] else 0), _address(address), self.size(kind)
+            yield (ATOMIC if found["atomic"] else 0), address_of(address), self._layout.size(kind)
         elif (found := _STORE.match(line)) is not None:
             value, address, *_ = split(found["rest"])
-            nbytes = self.size(_type_before_value(value))
-            yield WRITE | (ATOMIC if found["atomic"] else 0), _address(address), nbytes
+            nbytes = self._layout.size(_type_before_value(value))
+            yield WRITE | (ATOMIC if found["atomic"] else 0), address_of(address), nbytes
         elif (found := _RMW.match(line) or _EXCHANGE.match(line)) is not None:
             address, value, *_ = split(found["rest"])
-            yield WRITE | READ | ATOMIC, address, self.size(value.split()[0])
+            yield WRITE | READ | ATOMIC, address, self._layout.size(value.split()[0])
         elif (found := COPY.match(line)) is not None:
             to, second, extent, *_ = split(found["arguments"])
             length = extent.removeprefix("i64 ")
@@ -255,70 +239,6 @@ class _Module:
             yield WRITE, to.rpartition(" ")[2], int(length)
         elif (found := _BRANCH.match(line)) is not None:
             yield BRANCH, found["condition"], 1
-
-    # ---- types ----
-
-    def size(self, kind: str) -> int:
-        return self._layout(kind)[0]
-
-    def _layout(self, kind: str) -> tuple[int, int]:
-        """Bytes, and the alignment."""
-        if kind in _SIZES:
-            return _SIZES[kind], _SIZES[kind]
-        if kind in self._types:
-            return self._layout(self._types[kind])
-        if (found := re.fullmatch(r"i(\d+)", kind)) is not None:
-            nbytes = 1 << max(0, (int(found[1]) + 7) // 8 - 1).bit_length()
-            return nbytes, nbytes
-        if (found := re.fullmatch(r"<(\d+) x (.*)>", kind)) is not None:
-            nbytes = int(found[1]) * self.size(found[2])
-            return nbytes, 1 << (nbytes - 1).bit_length()
-        if (found := re.fullmatch(r"\[(\d+) x (.*)\]", kind)) is not None:
-            nbytes, alignment = self._layout(found[2])
-            return int(found[1]) * nbytes, alignment
-        members = self._members(kind)
-        if members is None:
-            raise CompilerError(f"LLVM writes a type that is not known: {kind}")
-        *_, (end, alignment) = self._offsets(kind, members)
-        return end, alignment
-
-    def _members(self, kind: str) -> list[str] | None:
-        kind = self._types.get(kind, kind)
-        if kind[:1] == "{" or kind[:2] == "<{":
-            inside = kind.strip("<>")[1:-1].strip()
-            return split(inside) if inside else []
-        return None
-
-    def _offsets(self, kind: str, members: list[str]) -> list[tuple[int, int]]:
-        """(offset, alignment) of each member, and (bytes, alignment) of the whole."""
-        is_packed = self._types.get(kind, kind).startswith("<{")
-        at, most, found = 0, 1, []
-        for member in members:
-            nbytes, alignment = self._layout(member)
-            alignment = 1 if is_packed else alignment
-            at = -(-at // alignment) * alignment
-            found.append((at, alignment))
-            at, most = at + nbytes, max(most, alignment)
-        return [*found, (-(-at // most) * most, most)]
-
-    def offset(self, kind: str, indices: list[str]) -> int | None:
-        """Bytes that constant indices of a getelementptr lead away; None: they are not constant."""
-        numbers = [index.split()[-1] for index in indices]
-        if not all(re.fullmatch(r"-?\d+", number) for number in numbers):
-            return None
-        total = int(numbers[0]) * self.size(kind)
-        for number in map(int, numbers[1:]):
-            members = self._members(kind)
-            if members is not None:
-                total += self._offsets(kind, members)[number][0]
-                kind = members[number]
-            else:
-                inner = re.fullmatch(r"[<\[]\d+ x (.*)[>\]]", self._types.get(kind, kind))
-                if inner is None:
-                    return None
-                kind = inner[1]
-                total += number * self.size(kind)
-        return total
 
     # ---- what the run time reads ----
 
@@ -356,36 +276,6 @@ def _lanes(once: int) -> str:
     return f"ptr getelementptr inbounds (i8, ptr @softmetal_once_table, i64 {once * _LANES})"
 
 
-def _in_loops(body: list[str]) -> set[str]:
-    """The labels of blocks that lie in a loop, or between two."""
-    leads: dict[str, set[str]] = {"": set()}
-    here = ""
-    for line in body:
-        if (label := _LABEL.match(line)) is not None:
-            here = label[1]
-            leads[here] = set()
-        leads[here].update(to[1:] for to in _LEADS.findall(line))
-    behind = _behind_loops(leads)
-    back: dict[str, set[str]] = {one: set() for one in behind}
-    for one, there in behind.items():
-        for to in there:
-            back[to].add(one)
-    return set(_behind_loops(back))
-
-
-def _behind_loops(leads: dict[str, set[str]]) -> dict[str, set[str]]:
-    """Blocks in a loop or reachable from one."""
-    left = dict(leads)
-    ways = Counter(to for there in leads.values() for to in there)
-    reached = [one for one in leads if not ways[one]]
-    while reached:
-        for to in left.pop(reached.pop()):
-            ways[to] -= 1
-            if not ways[to]:
-                reached.append(to)
-    return left
-
-
 @dataclass(frozen=True)
 class _Block:
     """Counts how often what follows is carried out."""
@@ -401,70 +291,6 @@ class _Block:
             f"  {name}.is = add i64 {name}.was, 1, {at}\n"
             f"  store i64 {name}.is, {place}, align 8, {at}"
         )
-
-
-class _Values:
-    """Where the pointers of a function come from."""
-
-    def __init__(self, body: list[str], module: _Module):
-        self._module = module
-        self._allocas: set[str] = set()
-        self._geps: dict[str, tuple[str, int | None]] = {}
-        self._loaded_from: dict[str, str] = {}
-        self._stored: dict[str, list[str]] = {}
-        self._remembered: dict[str, bool] = {}
-        uses: Counter[str] = Counter()
-        known: Counter[str] = Counter()
-        for line in body:
-            uses.update(_VALUE.findall(line))
-            if " = alloca " in line:
-                name = line.split(" = ", 1)[0].strip()
-                self._allocas.add(name)
-                known[name] += 1
-            elif line.startswith("  store ptr "):
-                value, address, *_ = split(line.removeprefix("  store "))
-                self._stored.setdefault(_address(address), []).append(value.removeprefix("ptr "))
-                known[_address(address)] += 1
-            elif (found := _LOAD.match(line)) is not None and found["rest"].startswith("ptr, "):
-                address = _address(split(found["rest"])[1])
-                self._loaded_from[found[1]] = address
-                known[address] += 1
-            elif (found := _GEP.match(line)) is not None:
-                kind, base, *indices = split(_DBG.sub("", found["rest"]))
-                self._geps[found[1]] = _address(base), module.offset(kind, indices)
-        #: Variables that hold a pointer, and that nothing but these loads and stores reaches.
-        self._plain = {name for name in self._allocas if uses[name] == known[name]}
-
-    def is_local(self, value: str) -> bool:
-        """Does the text show that it points to a variable of the thread's own?"""
-        if value not in self._remembered:
-            self._remembered[value] = True  # of a pointer that moves along itself
-            self._remembered[value] = self._is_local(value)
-        return self._remembered[value]
-
-    def _is_local(self, value: str) -> bool:
-        if value in self._allocas:
-            return True
-        if value in self._geps:
-            return self.is_local(self._geps[value][0])
-        holder = self._loaded_from.get(value)
-        if holder in self._plain and holder in self._stored:
-            return all(self.is_local(one) for one in self._stored[holder])
-        return False
-
-    def root(self, value: str) -> tuple[str, int]:
-        """The value that it is a constant number of bytes after."""
-        low = 0
-        while True:
-            holder = self._loaded_from.get(value, "")
-            if value in self._geps and self._geps[value][1] is not None:
-                value, more = self._geps[value]
-                assert more is not None
-                low += more
-            elif holder in self._plain and len(self._stored.get(holder, ())) == 1:
-                value = self._stored[holder][0]
-            else:
-                return value, low
 
 
 def _operation(line: str) -> tuple[str, str, int] | None:
@@ -484,11 +310,6 @@ def _operation(line: str) -> tuple[str, str, int] | None:
     return what, kind, count
 
 
-def _address(operand: str) -> str:
-    """Of `ptr %9`, or of `ptr %9 seq_cst`."""
-    return operand.removeprefix("ptr ").partition(" ")[0] if operand.startswith("ptr %") else operand
-
-
 def _type_before_value(operand: str) -> str:
     """Of `float %3`, `<2 x float> %3`, `i32 4`."""
     depth = 0
@@ -497,31 +318,6 @@ def _type_before_value(operand: str) -> str:
         if character == " " and depth == 0:
             return operand[:at]
     raise CompilerError(f"LLVM writes an operand that is not known: {operand}")
-
-
-def _place_of(node: str, nodes: dict[str, str]) -> tuple[str, int, int]:
-    """(file, line, column) of a place in a source; a file that is not known is nobody's."""
-    scope = nodes.get(_number(node, "scope"), "")
-    found = re.search(r'filename: "([^"]*)"', nodes.get(_number(scope, "file"), ""))
-    escaped = found[1].encode() if found else b"<built-in>"
-    name = re.sub(rb"\\([0-9A-F]{2})", lambda code: bytes([int(code[1], 16)]), escaped).decode(errors="replace")
-    line, column = re.search(r"line: (\d+)", node), re.search(r"column: (\d+)", node)
-    return name, int(line[1]) if line else 0, int(column[1]) if column else 0
-
-
-def _user_of(number: str, nodes: dict[str, str]) -> str | None:
-    """The user's line where this library call was inlined; None for run-time code."""
-    while number:
-        node = nodes[number]
-        if not is_ours(_place_of(node, nodes)[0]):
-            return number
-        number = _number(node, "inlinedAt")
-    return None
-
-
-def _number(node: str, name: str) -> str:
-    found = re.search(rf"\b{name}: !(\d+)", node)
-    return found[1] if found else ""
 
 
 def _string(text: str) -> str:
