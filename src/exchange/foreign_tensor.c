@@ -1,6 +1,6 @@
 /* foreign_tensor.c: see foreign_tensor.h.
  *
- * Calls:   foreign_types.h for a tensor of the table of the producer's type; the producer's
+ * Calls:   the table of the producer's type, found by foreign_types.h; else the producer's
  *          __dlpack_device__ and __dlpack__; dlpack_check.h.
  * Source:  array API standard 2025.12 from_dlpack; dlpack.h 1.3.
  */
@@ -253,6 +253,94 @@ open_method(md_state *state, const char *function, PyObject *producer,
                : 0;
 }
 
+/* ---- asking by the exchange table ---- */
+
+/* 0: it has __dlpack__.  -1 with AttributeError. */
+/* SPEC import-no-dlpack */
+static int
+require_method(md_state *state, const char *function, PyObject *op)
+{
+    int speaks = foreign_speaks(state, op);
+    if (speaks == 0) {
+        PyErr_Format(PyExc_AttributeError,
+                     "%s: %.100s has no __dlpack__ and __dlpack_device__; use asarray() for "
+                     "lists, scalars and objects with the buffer protocol.",
+                     function, Py_TYPE(op)->tp_name);
+    }
+    return speaks == 1 ? 0 : -1;
+}
+
+/* The table's exception is set.  0: it is cleared, as __dlpack__ can be called, which explains a
+ * refusal in the framework's own words, where the table gives a C++ traceback and another class
+ * than BufferError.  -1 with an exception. */
+/* SPEC exchange-as-method */
+static int
+leave_to_method(md_state *state, PyObject *op)
+{
+    if (!errors_is_refusal()) {
+        return -1;
+    }
+    PyObject *refusal = errors_take();
+    int speaks = foreign_speaks(state, op);
+    if (speaks == 0) {
+        errors_restore(refusal);
+        return -1;
+    }
+    Py_DECREF(refusal);
+    return speaks == 1 ? 0 : -1;
+}
+
+/* Call the table's owning function.  1: `*out` is the caller's.  0: __dlpack__ may say why not.
+ * -1 with an exception. */
+static int
+make_tensor(md_state *state, const char *function, const DLPackExchangeAPI *table, PyObject *op,
+            DLManagedTensorVersioned **out)
+{
+    if (table->managed_tensor_from_py_object_no_sync(op, out) == 0 && *out != NULL) {
+        return 1;
+    }
+    if (!PyErr_Occurred()) {
+        PyErr_Format(PyExc_BufferError, "%s: %.100s returned no tensor and no error.", function,
+                     Py_TYPE(op)->tp_name);
+    }
+    return leave_to_method(state, op);
+}
+
+/* A tensor from the table of the type of `op`.  1: `*out` is the caller's, and so are `*moment`, of
+ * foreign_wait if a Metal tensor `must_wait`, and `*keeper`, of foreign_examine_made.  0: call
+ * __dlpack__ instead (there is no table; torch's __dlpack__ refuses this tensor; the table refused,
+ * and __dlpack__ can say why).  -1 with AttributeError (there is neither), or what the table's
+ * function, torch or the wait raised. */
+/* SPEC exchange-foreign */
+static int
+ask_table(md_state *state, const char *function, PyObject *op, bool must_wait,
+          DLManagedTensorVersioned **out, PyObject **moment, PyObject **keeper)
+{
+    *out = NULL;
+    *moment = *keeper = NULL;
+    const foreign_type *found = foreign_type_of(state, Py_TYPE(op));
+    if (found == NULL || found->table == NULL) {
+        return found == NULL ? -1 : require_method(state, function, op);
+    }
+    foreign_type known =
+        *found; /* the calls below can replace it; the type keeps all but a hook */
+    int is_made = make_tensor(state, function, known.table, op, out);
+    if (is_made != 1 || (*out)->version.major != DLPACK_MAJOR_VERSION) {
+        return is_made;
+    }
+    const DLTensor *tensor = &(*out)->dl_tensor;
+    int is_good = foreign_examine_made(state, &known, op, tensor, keeper);
+    /* a table never synchronises */
+    if (is_good == 1 && must_wait && tensor->device.device_type == kDLMetal) {
+        is_good = foreign_wait(state, op, moment) < 0 ? -1 : 1;
+    }
+    if (is_good != 1) {
+        owners_delete_tensor(*out, true);
+        Py_CLEAR(*keeper);
+    }
+    return is_good;
+}
+
 /* ---- asking ---- */
 
 int
@@ -265,8 +353,7 @@ foreign_open(md_state *state, const char *function, PyObject *producer,
     DLManagedTensorVersioned *managed;
     PyObject *moment, *keeper;
     bool must_wait = request != NULL && !request->order.is_ordered;
-    int is_made =
-        foreign_ask_table(state, function, producer, must_wait, &managed, &moment, &keeper);
+    int is_made = ask_table(state, function, producer, must_wait, &managed, &moment, &keeper);
     if (is_made == 1) {
         foreign_open_managed(managed, Py_TYPE(producer)->tp_name, out);
         out->moment = moment;

@@ -26,12 +26,10 @@ const foreign_type *foreign_type_of(md_state *state, PyTypeObject *type);
 /* Has the type of `op` __dlpack__?  1, 0, or -1 with an exception. */
 int foreign_speaks(md_state *state, PyObject *op);
 
-/* A tensor from the table of the type of `op`.  1: `*out` is the caller's, and so are `*moment`, of
- * foreign_wait if a Metal tensor `must_wait`, and `*keeper`, of foreign_examine_memory.  0: call __dlpack__ instead (there is no table; torch's
- * __dlpack__ refuses this tensor; the table refused, and __dlpack__ can say why).  -1 with
- * AttributeError (there is neither), or what the table's function, torch or the wait raised. */
-int foreign_ask_table(md_state *state, const char *function, PyObject *op, bool must_wait,
-                      DLManagedTensorVersioned **out, PyObject **moment, PyObject **keeper);
+/* After the table of `known`, the type of `op`, made `tensor`: may it be taken?  1: yes, with
+ * `*keeper` as below.  0: call __dlpack__ instead, which knows what to refuse.  -1 as below. */
+int foreign_examine_made(md_state *state, const foreign_type *known, PyObject *op,
+                         const DLTensor *tensor, PyObject **keeper);
 
 /* After __dlpack__ of `op` gave `tensor`; NULL: of another major version.  `*keeper` is owned (+1) and keeps its memory, whatever torch makes the tensor of
  * `op` point at later; NULL: only the managed tensor does.  -1 with BufferError: the memory holds
