@@ -59,7 +59,7 @@ def registrations(library: Path) -> str:
 
 
 FOR_ANY_MAC = ("--only-binary=:all:", "--platform=macosx_10_9_universal2", "--python-version=3.11")
-#: PyObjC's wheels for macOS: framework, SHA-256.  Of each its tables of names are taken ...
+#: PyObjC's wheels for macOS: framework, SHA-256.  The tables of names in each are taken ...
 PYOBJC = {
     "Metal": "9e56862fd12eb3d3da429f15d6721f966d5791e27419ea0fa08f5f3dd0981fe8",
     "Cocoa": "851dca4c16e70b405e5cd5a8c166cf7c445ae54a4cdd95ce9a523803172f32d1",

@@ -164,7 +164,7 @@ def without_masked(results, mask):
 
 
 def each_gated(calls, *more, dtype=mx.float32):
-    """Of a kernel and of operations, with a gate for each head or each item, with a mask and without."""
+    """What a kernel and operations give, with a gate for each head or each item, with a mask and without."""
     for is_vector in (False, True):
         for mask in (None, MASK):
             arguments = (*gated(64, 24, 5, is_vector, dtype), mask, *more)

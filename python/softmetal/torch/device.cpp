@@ -156,7 +156,7 @@ stream_of(int number)
     return c10::Stream(c10::Stream::UNSAFE, the_device, number);
 }
 
-// A question of torch's, and what is said or done.
+// What torch asks, and what is said or done.
 #define ANSWER(result, question, ...) \
     result question const override \
     { \
