@@ -435,6 +435,7 @@ def test_more_readers_than_are_kept_apart(slow):
 
 
 @pytest.mark.parametrize("first", range(0, 400, 100))
+@pytest.mark.some(2)
 def test_random_programs_equal_their_sequential_result(first, live_buffers):
     """`make streams` runs 10,000 of them."""
     for number in range(first, first + 100):

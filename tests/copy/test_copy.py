@@ -117,6 +117,7 @@ def check_turned(engine, source, order=(1, 0)):
     engine.check(np.zeros(turned.shape, source.dtype), turned)
 
 
+@pytest.mark.some(1)
 def test_matrices_of_every_small_size_are_transposed(engine):
     for itemsize in (1, 2, 3, 4, 8, 12, 16, 24):
         for rows, columns in itertools.product([*range(1, 20), 31, 32, 33, 65], repeat=2):

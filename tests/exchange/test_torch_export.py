@@ -162,5 +162,6 @@ print([(one.category.__name__, one.filename, one.lineno, "softmetal.torch_mps()"
 @pytest.mark.needs_softmetal
 @pytest.mark.needs_torch
 @pytest.mark.parametrize("first", ["torch.from_dlpack(a)", "a.to(torch)"])
+@pytest.mark.some(1)
 def test_the_first_export_to_a_torch_without_mps_tells_the_way_once(first):
     assert output_of(WITHOUT_MPS.format(first=first)) == "[('RuntimeWarning', '<string>', 7, True)]\n"

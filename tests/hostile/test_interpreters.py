@@ -278,6 +278,7 @@ def test_a_failure_of_gpu_work_is_nothing_to_an_interpreter_without_the_module()
 @pytest.mark.needs_softmetal
 @pytest.mark.needs_torch
 @pytest.mark.parametrize("first", ["", "softmetal.torch_mps(); import torch; t = torch.ones(3, device='mps')"])
+@pytest.mark.some(1)
 def test_torch_s_mps_is_switched_on_in_the_main_interpreter_alone(first):
     """Torch crashes or hangs where it is imported in another."""
     out = child(f"""

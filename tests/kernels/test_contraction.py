@@ -83,12 +83,14 @@ def shares_of_one_rounding(kind, before="", within="", **options):
 
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize(("before", "within"), [(OFF, ""), (FAST, OFF)])
+@pytest.mark.some(4)
 def test_the_pragma_rounds_each_operation(kind, before, within):
     assert set(shares_of_one_rounding(kind, before, within).values()) == {0.0}
 
 
 @needs_fused_operations
 @pytest.mark.parametrize("kind", [kind for kind in TYPES if "float" in kind])
+@pytest.mark.some(2)
 def test_without_it_they_are_joined(kind):
     assert set(shares_of_one_rounding(kind).values()) == {1.0}
 

@@ -89,6 +89,7 @@ ALIKE = {
 
 @pytest.mark.parametrize("nth", quickly(1, of=range(3)))
 @pytest.mark.parametrize("name", ALIKE)
+@pytest.mark.some(3)
 def test_of_statements_that_look_alike_the_wrong_one_is_named(name, nth, reports_of):
     """The compiler makes one of what two branches do alike, and then knows neither's line."""
     statement, right, wrong = ALIKE[name]
@@ -138,6 +139,7 @@ def test_a_kernel_that_hangs_is_stopped(body, reports_of, settings):
     ],
     ids=["far past a buffer", "far past an array", "through a function"],
 )
+@pytest.mark.some(1)
 def test_a_wild_access_does_not_happen(body, words, reports_of):
     before = (
         "__attribute__((noinline)) void spill(thread float *x, device float *b, uint i) {\n  x[-100000] = b[i]; }\n"
@@ -148,6 +150,7 @@ def test_a_wild_access_does_not_happen(body, words, reports_of):
 
 @pytest.mark.parametrize("count", quickly(70_000, of=[70_000, 1_000_000]))
 @pytest.mark.parametrize("barrier", ["", BARRIER])
+@pytest.mark.some(1)
 def test_too_large_an_array_does_not_leave_the_stack(count, barrier, reports_of):
     """However large it is, the first byte that is touched lies in the guard below the stack."""
     body = f"float x[{count}];\n{barrier}\nfor (uint k = 0; k < {count}; k += 9) x[k] = a[i];\nb[i] = x[9 * t];"
@@ -314,6 +317,7 @@ if (is_last && t == 0) {{
 
 
 @pytest.mark.parametrize("missing", [None, 0, 1])
+@pytest.mark.some(1)
 def test_after_a_fence_the_next_barrier_orders_device_memory_and_no_later_one(reports_of, missing):
     first, second = ("" if missing == nth else FENCE for nth in range(2))
     body = f"""b[i] = a[i];
@@ -330,6 +334,7 @@ b[i] = x;"""
     assert (reports_of(source_of(body)) is None) == (missing is None)
 
 
+@pytest.mark.long
 def test_every_threadgroup_variable_that_a_kernel_may_have_is_known(reports_of):
     """placement.c gives 128 of them a place."""
     names = [f"s{number}" for number in range(128)]
@@ -356,6 +361,7 @@ def test_a_race_that_is_met_from_both_sides_is_reported_once(body, reports_of):
     assert softmetal.reports("kernel") == before + 1
 
 
+@pytest.mark.long
 def test_what_stops_a_launch_is_told_however_many_races_came_before(reports_of):
     races = "\n".join(f"threadgroup float s{n}; if (t == 33) s{n} = a[i]; b[i] += s{n};" for n in range(40))
     _, last = reports_of(source_of(f"{races}\nif (t == 0) {BARRIER}"))

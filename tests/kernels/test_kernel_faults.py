@@ -57,6 +57,7 @@ def test_an_overrun_stops_at_the_guard_whichever_thread_runs_first(seed):
 
 @pytest.mark.parametrize("step", ["", "x[0] = n;", "threadgroup_barrier(mem_flags::mem_none);", "x[0] += simd_sum(n);"])
 @pytest.mark.parametrize("check", ["0", "1"])
+@pytest.mark.some(2)
 def test_a_recursion_whose_stack_ends_is_reported_wherever_it_ends(step, check):
     source = RECURSES % step
     code = (
@@ -89,6 +90,7 @@ TAKES_SIGSEGV = {
 
 @not_sanitized
 @pytest.mark.parametrize("taking", TAKES_SIGSEGV.values(), ids=TAKES_SIGSEGV)
+@pytest.mark.some(1)
 def test_who_took_the_signal_after_the_first_kernel_does_not_get_a_kernels_fault(taking):
     code = (
         f"import metal_dlpack as md\nkernel = md.kernel({FORWARD!r})\nx = md.zeros(12)\nkernel(x, n=12)\nx.tolist()\n"

@@ -121,6 +121,7 @@ def test_constants_are_values_of_the_kernel(constants):
 
 
 @pytest.mark.parametrize("value", ["int b = 2 * n + 1", "int a = 1, b = twice(n)", "constexpr int b = n", "int b{n}"])
+@pytest.mark.some(2)
 def test_a_template_may_name_what_is_made_of_a_constant_that_others_are_not_given(value):
     """As MLX's conv.metal has it: names that depend on no parameter of a template are looked up where it stands."""
     source = f"constant int n [[function_constant(0)]]; int twice(int x) {{ return 2 * x; }} static constant {value};\n"
@@ -225,6 +226,7 @@ def test_the_math_is_told_with_its_functions(told, metal_settings, math, mode, p
 
 @pytest.mark.needs_softmetal
 @pytest.mark.parametrize(("macos", "version"), [(14, 310), (15, 320), (26, 400), (27, 410)])
+@pytest.mark.some(1)
 def test_the_language_is_the_newest_that_the_system_has(metal_settings, macos, version):
     """Not that of the SDK which Python was built with: Metal's own choice."""
     metal_settings(macos=macos)
@@ -232,6 +234,7 @@ def test_the_language_is_the_newest_that_the_system_has(metal_settings, macos, v
 
 
 @pytest.mark.parametrize(("language", "version"), [("3.1", 310), ("3.0", 300), ("2.4", 240), (None, None)])
+@pytest.mark.some(2)
 def test_an_older_language_can_be_asked_for(language, version):
     found, has_bfloat, *_ = run(md.kernel(HAS_BFLOAT + VERSION, language=language))
     assert found == version or (version is None and found >= 310)
@@ -323,6 +326,7 @@ def test_other_arguments_are_refused(arguments, error, sentence):
 
 
 @pytest.mark.parametrize("name", ["<string>", "softmetal_kernels.metal", "a b.metal"])
+@pytest.mark.some(1)
 def test_a_source_has_any_name(name):
     assert md.Library("kernel void f() {}", name=name).kernels == ("f",)
     with pytest.raises(md.CompileError) as caught:

@@ -170,6 +170,7 @@ def test_sums():
     assert np.asarray(out)[0] == x.sum()
 
 
+@pytest.mark.long
 def test_argsort_and_argmax():
     x = random().permutation(6 * 100).astype("f4").reshape(6, 100)
     out = md.zeros((6, 100), dtype="int32")

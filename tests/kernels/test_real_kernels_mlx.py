@@ -104,6 +104,7 @@ BINARY = {
 }
 
 
+@pytest.mark.long
 def test_binary_operations():
     library = mlx("binary_ops.h binary.h", *[(n, "binary_vv", f"{t}, {t}, {n}") for n, (_, t, _) in BINARY.items()])
     for name, (function, kind, ulp) in BINARY.items():
@@ -140,6 +141,7 @@ def test_softmax_of_a_row():
         np.testing.assert_allclose(np.asarray(y), exact / exact.sum(1, keepdims=True), **bound)
 
 
+@pytest.mark.long
 def test_scans_along_rows():
     library = mlx(
         "scan.h",
@@ -317,6 +319,7 @@ def test_a_product_of_matrices(kind, dtype, m, n, k):
     np.testing.assert_array_equal(np.asarray(out), a @ b.T)
 
 
+@pytest.mark.long
 def test_quantised_weights():
     """Four bits in groups of 64: quantise, dequantise, and a product with them."""
     library = mlx(

@@ -82,6 +82,7 @@ AT_ONCE = 75  # of one kernel: a threadgroup has 32 KiB
 
 @pytest.mark.needs_kernels
 @pytest.mark.parametrize("first", range(0, len(SPELLINGS), AT_ONCE))
+@pytest.mark.some(2)
 def test_each_spelling_is_one_memory_of_the_threadgroup(first):
     """Each thread writes its place, and reads that of another."""
     spellings = SPELLINGS[first : first + AT_ONCE]
@@ -109,6 +110,7 @@ def test_each_spelling_is_one_memory_of_the_threadgroup(first):
         "alignas(8192) threadgroup float b[3];",
     ],
 )
+@pytest.mark.some(2)
 def test_a_variable_lies_as_its_declaration_asks(spelling):
     unit = 8192 if "8192" in spelling else 128
     source = (

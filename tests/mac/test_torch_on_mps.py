@@ -44,6 +44,7 @@ def prove_torch_shares(torch, what, array, tensor):
 @pytest.mark.skipif(
     IS_MAC and "OBJC_DEBUG_MISSING_POOLS" not in os.environ, reason="tools/on_a_mac.py sets what this needs"
 )
+@pytest.mark.long
 def test_a_thousand_hand_overs_leave_no_object_without_a_pool_and_no_memory(torch):
     stream, u = md.Stream(), torch.zeros(16, device="mps")
 

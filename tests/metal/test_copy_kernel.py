@@ -120,6 +120,7 @@ def run_image(image, calls, arguments):
 @pytest.mark.needs_kernels
 @pytest.mark.needs_softmetal
 @pytest.mark.parametrize("log", range(5))
+@pytest.mark.some(2)
 def test_the_compiled_kernel_does_what_its_text_does_as_c(kernels, log):
     from softmetal.msl import open_library
 

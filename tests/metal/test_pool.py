@@ -513,6 +513,7 @@ def libmlx(tmp_path_factory):
 
 @pytest.mark.needs_no_sanitizer
 @pytest.mark.parametrize("mode", MODES)
+@pytest.mark.some(1)
 def test_a_buffer_that_mlx_may_still_write_to_becomes_no_other_array(libmlx, mode):
     """It goes back to Metal, which refuses the work (5, failed) or keeps the memory; a reused one is written to."""
     quiet = {"SOFTMETAL_VALIDATION": "0"}

@@ -26,7 +26,7 @@ DTYPES = [
 
 
 @pytest.mark.parametrize("count", [5, 1000], ids=["constant", "device"])
-@pytest.mark.some(1)
+@pytest.mark.long
 def test_every_type_comes_and_goes(mx, run, count):
     for name in DTYPES:
         dtype = getattr(mx, name)
@@ -57,6 +57,7 @@ def test_inputs_and_outputs_without_items(mx, run):
     ("dtype", "value", "begins"),
     [("float32", 0.5, 0.5), ("int32", -2.7, -2), ("bool_", 3, True), ("bfloat16", 0.1, 0.10009765625), ("uint8", 0, 0)],
 )
+@pytest.mark.some(1)
 def test_init_value_is_converted_as_mlx_converts(mx, run, dtype, value, begins):
     (out,) = run("if (false) { out[0] = 0; }", [], (2, 3), dtypes=[getattr(mx, dtype)], init_value=value)
     assert out.tolist() == [[begins] * 3] * 2
@@ -110,6 +111,7 @@ VIEWS = {
 
 
 @pytest.mark.parametrize("checked", [0, 1])
+@pytest.mark.some(1)
 def test_strides_are_those_of_the_array_or_of_its_copy(mx, run, settings, checked):
     settings(kernel_check=checked)
     here = np.arange(120, dtype="float32").reshape(4, 5, 6)
@@ -268,6 +270,7 @@ def test_a_source_that_stands_in_no_file_has_lines_of_its_own(run):
         ("out0[0] = 1; out1[0] = a_ndim;", "", "kernel tried (generated)", "ends the signature before its last output"),
     ],
 )
+@pytest.mark.some(1)
 def test_a_bracket_without_a_partner_is_told_of_the_user_s_text(mx, run, source, header, file, words):
     with pytest.raises(RuntimeError, match=words) as caught:
         run(source, [mx.zeros(3)], (1,), (1,), made={"header": header})

@@ -53,6 +53,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
+@pytest.mark.some(3)
 def test_what_nobody_wrote_is_found(mx, run, is_found, name):
     source, grid, words = WRONG[name]
     with is_found(words):
@@ -84,6 +85,7 @@ RIGHT = {
 
 
 @pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.some(2)
 def test_what_is_written_is_silent(mx, run, name):
     run(RIGHT[name], [mx.zeros((300,))], (300,), grid=300, threadgroup=128)
 
@@ -106,6 +108,7 @@ CUTS = {
 
 
 @mark.parametrize("name", CUTS)
+@pytest.mark.some(1)
 def test_a_threadgroup_that_mlx_cuts_is_advice_where_the_kernel_counts_on_it(mx, run, name):
     source, grid, threadgroup, count = CUTS[name]
     report.start()

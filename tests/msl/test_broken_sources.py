@@ -48,6 +48,7 @@ def place(text: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("what", BROKEN)
+@pytest.mark.some(6)
 def test_the_place_is_the_users(what):
     source, where = place(HEAD + BROKEN[what])
     with pytest.raises(msl.SourceError) as caught:
@@ -150,6 +151,7 @@ UNDEFINED = {
 
 @pytest.mark.parametrize("command", kernel_images.EACH_COMPILER)
 @pytest.mark.parametrize("what", UNDEFINED)
+@pytest.mark.some(2)
 def test_what_is_not_defined_shows_its_line(what, command, monkeypatch):
     monkeypatch.setenv("SOFTMETAL_CXX", kernel_images.command_of(command))
     source, where = place(HEAD + UNDEFINED[what])

@@ -476,6 +476,7 @@ def test_the_package_does_not_import_the_compiler():
 
 
 @pytest.mark.parametrize("suffix", [".pch", ".bc"])
+@pytest.mark.some(1)
 def test_a_file_of_the_cache_that_clang_refuses_is_the_caches_fault(tmp_path, monkeypatch, suffix):
     monkeypatch.setenv("SOFTMETAL_CACHE", str(tmp_path))
     text = "kernel void f(device float *x) { x[0] = "

@@ -218,11 +218,13 @@ def refuse(what):
 
 
 @pytest.mark.parametrize("what", [*BY_THE_TYPES, "goto", "static", "an index twice"])
+@pytest.mark.some(6)
 def test_what_metal_does_not_have_is_refused_by_its_line(what):
     refuse(what)
 
 
 @pytest.mark.parametrize("what", IN_THE_TEXT)
+@pytest.mark.some(10)
 def test_what_the_text_shows_is_refused_by_its_line(what, monkeypatch):
     """The compiler is not asked whether it is C++: it is for all of them at once, below."""
     monkeypatch.setattr(compiler.Compiler, "check", lambda *_: None)

@@ -58,6 +58,7 @@ GROUPED = {"simd": lanes_of, "quad": quads_of}
 
 @pytest.mark.parametrize("group", quickly(40, of=GROUPS))
 @pytest.mark.parametrize("kind", GROUPED)
+@pytest.mark.some(1)
 def test_reductions_and_scans(shim, kind, group):
     x = items()
     members, lane = GROUPED[kind](len(x), group), lane_of(len(x), group)

@@ -57,6 +57,7 @@ def test_each_swizzle_reads_its_components(shim, kind):
 
 
 @pytest.mark.parametrize("packed", quickly("", of=["", "packed_"]))
+@pytest.mark.long
 def test_each_swizzle_without_repetition_can_be_written(shim, packed):
     exact = {}
     for alphabet in ALPHABETS:

@@ -77,6 +77,7 @@ def started(tmp_path):
 @linux_only
 @pytest.mark.parametrize("hang", HANGING.values(), ids=HANGING)
 @pytest.mark.parametrize("arguments", STARTS.values(), ids=STARTS)
+@pytest.mark.some(4)
 def test_a_child_ends_with_a_parent_that_is_killed(started, arguments, hang):
     parent, pids = started(arguments, hang)
     parent.kill()
@@ -163,6 +164,7 @@ def printed_to(arguments, output, errors=subprocess.PIPE, **environment):
 
 @pytest.mark.skipif(not os.access("/dev/full", os.W_OK), reason="no /dev/full")
 @pytest.mark.parametrize("arguments", PRINTS, ids=" ".join)
+@pytest.mark.some(4)
 def test_a_full_disk_is_a_sentence(arguments):
     sentence = f"python {' '.join(arguments[:2])}: the output cannot be written: No space left on device.\n"
     with open("/dev/full", "w") as full:

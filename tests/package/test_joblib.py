@@ -78,6 +78,7 @@ def test_what_is_below_the_limit_goes_by_value_and_can_be_written():
 VIEWS = [lambda a: a.T, lambda a: a[::2], lambda a: a[:, 5:], lambda a: a.as_readonly()]
 
 
+@pytest.mark.some(3)
 def test_every_storage_arrives_as_what_it_was_and_views_and_types_that_numpy_lacks_are_mapped(subtests):
     asked = [("float32", storage, lambda a: a) for storage in STORAGES]
     asked += [(dtype, "shared", view) for dtype in ("float32", "bfloat16") for view in VIEWS]

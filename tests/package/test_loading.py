@@ -431,6 +431,7 @@ while heard < 60:
 
 @ON_LINUX
 @pytest.mark.parametrize(("suffix", "storage"), [(".safetensors", "shared"), (".npz", "private")])
+@pytest.mark.some(1)
 def test_ctrl_c_at_any_moment_leaves_nothing(many, suffix, storage):
     path = many[0].with_suffix(suffix)
     BY_SUFFIX[suffix](path, many[1])

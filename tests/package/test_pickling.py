@@ -73,6 +73,7 @@ def any_arrays(draw):
 @pytest.mark.parametrize("has_joblib", [False, True])
 @hypothesis.settings(max_examples=tries(200))
 @hypothesis.given(any_arrays(), st.sampled_from(PROTOCOLS), st.booleans())
+@pytest.mark.some(1)
 def test_any_array_is_kept(has_joblib, array, protocol, is_out_of_band):
     """And nothing goes of what a view leaves out."""
     if has_joblib:

@@ -595,6 +595,7 @@ def test_torch_is_switched_on_where_it_is_asked_for(pytestconfig):
     [None, {}, {"latency_us": 50, "validation": 1, "validation_mode": "log", "poison": 1, "kernel_check": 0}],
     ids=["not loaded", "loaded", "configured"],
 )
+@pytest.mark.some(4)
 def test_a_run_leaves_the_process_as_it_was(run, pytester, options, environment, configured):
     pytester.makepyfile(test_it=HEAD + USES_ALL)
     names = ["latency_us", "seed", "validation", "validation_mode", "poison", "fail", "kernel_check"]

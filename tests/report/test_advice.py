@@ -41,6 +41,7 @@ SOURCES = {
 
 
 @pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.some(3)
 def test_what_apples_compilers_get_wrong_is_advice(name, reported):
     head, body, kinds, line = SOURCES[name]
     lib = md.Library(SOURCE % (head, body))

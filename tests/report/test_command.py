@@ -55,6 +55,7 @@ ENDINGS = {
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.some(5)
 def test_the_report_comes_however_the_program_ends(tmp_path, ending):
     end, status = ENDINGS[ending]
     path = program(tmp_path, end)
@@ -96,7 +97,7 @@ for _ in range(2000): K.f(x)
     ("end", "status"),
     [("", 1), ("1 / 0", 1), ("sys.exit(3)", 3), ("import os; os._exit(0)", 1), ("raise KeyboardInterrupt", 130)],
 )
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 def test_kernels_of_torchs_that_nobody_waits_for_are_in_the_report(tmp_path, end, status):
     done, report = ran(tmp_path, program(tmp_path, end, TORCH))
     assert done.returncode in (status, -signal.SIGINT if status == 130 else status)

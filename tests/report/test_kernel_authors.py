@@ -44,6 +44,7 @@ def test_the_program_of_the_page_is_reported_as_it_says_until_it_is_mended(tmp_p
 
 
 @pytest.mark.needs_torch
+@pytest.mark.long
 def test_the_report_of_the_page_s_kernel_of_torch_s_says_what_its_picture_shows(tmp_path):
     (tmp_path / "scale.py").write_text(TORCH)
     words = ["-m", "softmetal", "--report", "kernels.html", "scale.py"]
@@ -59,6 +60,7 @@ def test_the_report_of_the_page_s_kernel_of_torch_s_says_what_its_picture_shows(
     assert (done.returncode, done.stdout) == (0, "2000.0\n"), done.stderr
 
 
+@pytest.mark.long
 def test_the_workflow_s_command_finds_it_in_a_test_of_a_package(tmp_path):
     (command,) = (step["run"] for step in WORKFLOW["jobs"]["check"]["steps"] if "softmetal" in step.get("run", ""))
     (tmp_path / "tests").mkdir()

@@ -134,6 +134,7 @@ def numbers_said(text):
 
 
 @pytest.mark.parametrize("form", FORMS)
+@pytest.mark.some(3)
 def test_each_line_of_a_text_is_found_in_its_literal(tmp_path, form):
     """A line that tells nothing, as `}`, may be said beside it."""
     wrong = []

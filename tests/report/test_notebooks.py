@@ -84,6 +84,7 @@ def test_a_compile_error_has_the_name_of_its_cell():
 
 @pytest.mark.needs_torch
 @pytest.mark.needs_mlx
+@pytest.mark.long
 def test_a_compile_error_of_a_framework_s_has_the_name_of_its_cell():
     cells = [
         "import torch; import softmetal; softmetal.torch_mps()\ntorch.mps.compile_shader({text})",

@@ -93,6 +93,7 @@ def test_a_finding_that_no_test_waits_for_fails_its_test(tmp_path, way):
 
 
 @pytest.mark.parametrize("option", ["--softmetal-check", "--softmetal-strict"])
+@pytest.mark.some(1)
 def test_a_run_without_a_kernel_says_so(tmp_path, option):
     skips = "\ndef test_skipped():\n    pytest.skip('needs MPS')\n"
     done = run(tmp_path, "import pytest\ndef test_it():\n    pass\n" + skips, option)

@@ -61,6 +61,7 @@ def places(report):
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.some(4)
 def test_what_a_child_ran_and_what_was_found_in_it(tmp_path, program):
     done, report = ran(tmp_path, PROGRAMS[program])
     assert done.returncode == 1, done.stderr

@@ -137,6 +137,7 @@ def test_launches_of_many_streams_and_threads_are_all_counted(reported):
     assert (one["launches"], one["threads"]) == (120, 120 * 32)
 
 
+@pytest.mark.long
 def test_a_record_is_bounded(reported, monkeypatch):
     """What has no room is counted."""
     monkeypatch.setattr(recording, "MOST_KERNELS", 3)
@@ -195,6 +196,7 @@ kernel void load(device int *x, uint i [[thread_position_in_grid]]) {
 @pytest.mark.parametrize(("kernel", "at"), [
     ("plain", "= 2"), ("group", "x[i + 9999]"), ("store", "= y.x"), ("load", "LOAD"),
 ])  # fmt: skip
+@pytest.mark.some(2)
 def test_what_is_said_at_once_names_the_place_that_the_report_names(reported, capfd, kernel, at):
     """At a column of the user's line, also where the translator or a macro has made another of it."""
 

@@ -18,6 +18,7 @@ QUICK = [name for name, (_, defect) in ALL.items() if defect.is_quick]
 
 
 @pytest.mark.parametrize("name", quickly(*QUICK, of=ALL))
+@pytest.mark.some(8)
 def test_a_defect_is_found_once_at_its_lines(name, reported, metal_settings):
     seeded, defect = ALL[name]
     said = []
@@ -40,6 +41,7 @@ def test_a_defect_is_found_once_at_its_lines(name, reported, metal_settings):
 
 
 @pytest.mark.parametrize("path", sorted({one.path for one in SEEDED.values()}), ids=lambda path: path.stem)
+@pytest.mark.some(4)
 def test_of_right_kernels_nothing_is_reported(path, reported):
     kernels = {one.name: one for one in SEEDED.values() if one.path == path}
     library = library_of(path.read_text(), path)

@@ -39,6 +39,7 @@ def line_at(where):
 
 @pytest.mark.parametrize("where", ["behind", "above"])
 @pytest.mark.parametrize("comment", ["// softmetal: benign any will do", "/* softmetal: benign any will do */"])
+@pytest.mark.some(2)
 def test_a_comment_at_the_line_silences_it(reported, where, comment):
     before = softmetal.reports("kernel")
     result = reported(lambda: run(source(**{where: comment})))

@@ -69,6 +69,7 @@ def compiled(torch, source, **names):
     ("bool", "int64", "(.to(torch.bool))"),
     ("half2", "complex64", "(.to(torch.float16))"),
 ])  # fmt: skip
+@pytest.mark.some(4)
 def test_a_tensor_of_another_type_is_told_with_both_and_the_way_out(torch, found, kind, dtype, way_out):
     f = compiled(torch, READS, kind=kind).f
     x, y = (
@@ -87,6 +88,7 @@ def test_a_tensor_of_another_type_is_told_with_both_and_the_way_out(torch, found
     # bytes, and the bits of numbers that this version of the language has not
     ("float", "uint8"), ("uint", "uint8"), ("uchar", "float32"), ("char", "int64"), ("bool", "uint8"), ("ushort", "bfloat16"),
 ])  # fmt: skip
+@pytest.mark.some(4)
 def test_a_type_that_may_be_meant_is_not_told(torch, found, kind, dtype):
     f = compiled(torch, READS, kind=kind).f
     x, y = (
@@ -116,6 +118,7 @@ kernel void meant(device const int *x, device float *y)
     ("structs", "float32"), ("structs", "int64"), ("unknown", "float32"), ("cast", "float16"), ("atomics", "float32"),
     ("atomics", "float16"), ("atomics", "int64"), ("unused", "float32"), ("meant", "float32"),
 ])  # fmt: skip
+@pytest.mark.some(3)
 def test_a_use_that_is_meant_is_not_told(torch, found, name, dtype):
     f = getattr(compiled(torch, CASTS), name)
     x, y = torch.zeros(8, dtype=getattr(torch, dtype), device="mps"), torch.zeros(8, device="mps")
@@ -142,6 +145,7 @@ def test_a_use_that_is_meant_is_not_told(torch, found, name, dtype):
     ("int", float("inf"), None, "<f", "given inf, which torch gives as float32: give a whole number"),
     ("float", 1.5, None, "<f", ""), ("float2", [1.5, 2.5], None, "<ff", ""),
 ])  # fmt: skip
+@pytest.mark.some(5)
 def test_a_number_s_bytes_are_torch_s_and_another_type_is_told(torch, found, kind, value, casts, gets, told):
     f = compiled(torch, VALUE, kind=kind).f
     y = torch.zeros(32, dtype=torch.uint8, device="mps")
@@ -218,6 +222,7 @@ ORDER = "buffer 1 (x) in the order of memory, which is not that of the strided t
     ("image(bytes, bytes.clone()[:4, :4], threads=16)", "byte 4 of buffer 1 (x) between the items"),
     ("image(bytes, w[:4, :4], threads=64)", ""),  # memory
 ])  # fmt: skip
+@pytest.mark.some(4)
 def test_a_strided_tensor_is_told_where_the_kernel_takes_it_for_a_plain_one(torch, found, call, told):
     lib = compiled(torch, STRIDED)
     names = {name: getattr(lib, name) for name in dir(lib)} | {"torch": torch}

@@ -35,6 +35,7 @@ def quick_compiler(tmp_path, first):
     return str(compiler)
 
 
+@pytest.mark.long
 def test_of_processes_that_begin_together_one_compiles_and_the_file_is_the_users_own(tmp_path):
     counts = f"os.write(os.open({str(tmp_path / 'calls')!r}, os.O_WRONLY | os.O_APPEND | os.O_CREAT), b'x')"
     compiler = quick_compiler(tmp_path, f"{counts}; time.sleep(1)")

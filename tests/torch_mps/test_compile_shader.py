@@ -184,6 +184,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("code", "error", "words"), REFUSED)
+@pytest.mark.some(12)
 def test_what_a_mac_refuses_or_leaves_undefined_is_refused(torch, code, error, words):
     lib, whole = torch.mps.compile_shader(PAIR), torch.zeros(8, device="mps")
     names = {"lib": lib, "f": lib.f, "x": whole[:4], "whole": whole, "cpu": torch.zeros(2), "torch": torch, "np": np}
@@ -329,6 +330,7 @@ def test_a_finding_of_the_checker_is_raised_by_the_next_wait(request, torch, set
         ("float", 7.0, None, 7),
     ],
 )
+@pytest.mark.some(2)
 def test_a_value_shorter_than_its_type_is_refused_and_three_items_make_a_vector(torch, kind, value, cast, found):
     last = f"v[{int(kind[-1]) - 1}]" if kind[-1].isdigit() else "v"
     library = torch.mps.compile_shader(f"kernel void f(device float *x, constant {kind} &v) {{ x[0] = {last}; }}")

@@ -121,6 +121,7 @@ def check(torch, make):
 
 
 @pytest.mark.parametrize("make", [u_net, lstm, embedding_language_model])
+@pytest.mark.some(2)
 def test_models_lose_alike_on_mps_and_on_the_cpu(torch, latency, make):
     check(torch, make)
 

@@ -195,7 +195,7 @@ print("done")
 
 
 @pytest.mark.parametrize("latency", ["0", "2000"])
-@pytest.mark.some(1)
+@pytest.mark.long
 def test_what_an_operator_of_the_cpu_keeps_stays_as_it_was(latency):
     done = run_child(
         KEEPING,

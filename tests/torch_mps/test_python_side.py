@@ -147,6 +147,7 @@ def test_a_group_of_processes_refuses_a_module_on_mps(torch):
         distributed.destroy_process_group()
 
 
+@pytest.mark.long
 def test_a_loader_with_workers_gives_batches_for_mps():
     """In a child: the workers are forked, and this process may have threads of other frameworks."""
     done = run_child("""
@@ -276,6 +277,7 @@ def test_hooks_checkpoints_and_saved_tensors_work_on_mps(torch, reentrant):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:`torch.jit:FutureWarning")  # from 2.15 on
+@pytest.mark.long
 def test_graphs_are_exported_traced_and_compiled(torch):
     net, x = torch.nn.Linear(2, 2).to("mps"), torch.ones(1, 2, device="mps")
     wanted = net(x).tolist()

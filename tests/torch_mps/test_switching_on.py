@@ -124,6 +124,7 @@ def test_it():
 
 
 @pytest.mark.parametrize("way", ["option", "ini", "conftest", "none"])
+@pytest.mark.some(1)
 def test_by_the_plugin_before_a_test_imports_torch(tmp_path, way):
     (tmp_path / "pytest.ini").write_text("[pytest]\n" + "softmetal_torch = true\n" * (way == "ini"))
     (tmp_path / "test_it.py").write_text(TESTS)
@@ -135,6 +136,7 @@ def test_by_the_plugin_before_a_test_imports_torch(tmp_path, way):
     assert ("1 passed" in done.stdout) == (way != "none"), done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_under_the_plugin_a_newcomer_sees_that_the_device_is_compiled(tmp_path):
     """With a compiler that fails: the line comes before."""
     (tmp_path / "pytest.ini").write_text("[pytest]\nsoftmetal_torch = true\n")
@@ -168,7 +170,7 @@ def device():
         (["-c", "import pytest, sys; sys.exit(pytest.main(['--softmetal', *sys.argv[1:]]))"], {}),
     ],
 )
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 def test_a_conftest_finds_the_device_when_it_is_imported(tmp_path, words, environment):
     (tmp_path / "conftest.py").write_text(PROBES)
     (tmp_path / "test_it.py").write_text("def test_it(device):\n    assert device == 'mps'\n")

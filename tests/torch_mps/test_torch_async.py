@@ -247,6 +247,7 @@ def run_held(code, latency_us):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_bytes_that_arrive_while_it_is_asked_what_is_late_are_not_covered():
     """Between two of the questions a signal holds the thread, and a hundred frames that its handler writes down."""
     run_held(
@@ -272,6 +273,7 @@ os._exit(0)  # whatever signal is on its way
     )
 
 
+@pytest.mark.long
 def test_bytes_that_are_here_are_not_laid_over_what_the_cpu_writes_then():
     """An event tells the CPU of them before the GPU tells torch that the command buffer is complete.
 

@@ -113,6 +113,7 @@ def test_what_is_dropped_comes_back(steps, settings):
     ],
     ids=["device", "ours", "torch's"],
 )
+@pytest.mark.some(1)
 def test_where_there_is_no_room_torch_says_so_and_goes_on(limit, unlimit, latency):
     """What only work in flight keeps is waited for: a loop of new tensors needs no more room than two."""
     run(
@@ -166,7 +167,7 @@ except torch.OutOfMemoryError as error:
 
 
 @pytest.mark.parametrize("latency", [0, 500])
-@pytest.mark.some(1)
+@pytest.mark.long
 def test_the_high_watermark_of_the_environment_is_the_limit(latency):
     ratio = (8 << 20) / md.default_device().recommended_max_working_set_size
     run(
@@ -184,12 +185,14 @@ except torch.OutOfMemoryError as error:
 
 
 @pytest.mark.parametrize("ratio", ["3", "-1", "nan", "half"])
+@pytest.mark.some(1)
 def test_a_high_watermark_that_is_none_is_refused(ratio):
     done = run_child(BEGIN, PYTORCH_MPS_HIGH_WATERMARK_RATIO=ratio)
     assert f"PYTORCH_MPS_HIGH_WATERMARK_RATIO is '{ratio}'; torch takes a number from 0" in done.stderr
 
 
 @pytest.mark.parametrize("kind", ["buffer", "commandBuffer", "encoder", "event", "queue", "pipeline", "commit"])
+@pytest.mark.some(1)
 def test_what_metal_does_not_give_is_an_error_and_all_goes_on(kind):
     """Whichever call fails, first or last; a command buffer that fails loses its work, and nobody waits for ever."""
     run(
@@ -297,6 +300,7 @@ print("done")
 
 
 @pytest.mark.parametrize("end", ["", "os._exit(0)", "raise SystemExit(0)"])
+@pytest.mark.some(1)
 def test_a_process_may_end_with_work_in_flight(end):
     run(
         f"""
@@ -332,6 +336,7 @@ y.backward()
         )
 
 
+@pytest.mark.long
 def test_threads_that_end_leave_their_work_to_the_queue():
     run(
         """

@@ -71,6 +71,7 @@ def test_a_program_ends_by_ctrl_c_though_its_kernel_does_not():
     assert done.stderr.endswith("KeyboardInterrupt\n")
 
 
+@pytest.mark.long
 def test_a_handler_that_returns_leaves_the_wait_to_its_end():
     handler = "signal.signal(signal.SIGTERM, lambda *_: open_gate.__setitem__(0, 1))\nsoon(signal.SIGTERM)\n"
     assert output_of(ENDLESS + handler + "torch.mps.synchronize()\nprint(event.query())") == "True\n"
@@ -84,6 +85,7 @@ def test_sigterm_ends_a_checked_program_whose_kernel_does_not_end(tmp_path):
     assert "kernels still ran at the end" in done.stderr
 
 
+@pytest.mark.long
 def test_a_wait_behind_the_lock_of_torchs_queue_leaves_signals_to_python():
     """A library that calls torch inside of dispatch_sync may not be sent into Python, which may want the lock."""
     held = """
