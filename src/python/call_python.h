@@ -17,7 +17,8 @@
     X(CALL_SYNC_WAYS, "metal_dlpack.sync", "ways_of") \
     X(CALL_TORCH_POINTERS, "metal_dlpack.torch_facts", "pointers") \
     X(CALL_TORCH_NEGATED, "metal_dlpack.torch_facts", "is_negated") \
-    X(CALL_SOURCE_COMPOSE, "metal_dlpack.kernel_source", "compose") \
+    X(CALL_SOURCE_READ, "metal_dlpack.kernel_source", "read") \
+    X(CALL_KERNEL_CONSTANTS, "metal_dlpack.kernel_source", "choose_constants") \
     X(CALL_SOURCE_INSTANTIATE, "metal_dlpack.language.templates", "instantiate") \
     X(CALL_KERNEL_ORDER, "metal_dlpack.language.signatures", "order") \
     X(CALL_SOURCE_ERROR, "metal_dlpack.compile_errors", "error_of") \
