@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "python/call_python.h"
+
 /* ---- refusals ---- */
 
 #define WHERE_TO_COMPUTE \
@@ -170,142 +172,61 @@ array_hash(PyObject *op)
  * Reading one raises AttributeError with the way out, so hasattr(a, name) is False; dir(), vars()
  * and help() do not show them.  Array's tp_getattro is PyObject_GenericGetAttr: with a __getattr__
  * the type would lose the interpreter's fast method calls, a.__dlpack__() among them; so the names
- * are getters, which cost nothing until one is read. */
+ * are getters, which cost nothing until one is read.  metal_dlpack/absent_names.py has the texts. */
 
 static PyObject *
-absent_get(PyObject *op, void *text)
+absent_get(PyObject *op, void *name)
 {
-    return PyErr_Format(PyExc_AttributeError, "%s has no attribute %s.", name_of(op),
-                        (const char *)text);
+    PyObject *asked = Py_BuildValue("(ss)", name_of(op), (const char *)name);
+    PyObject *text = asked == NULL ? NULL
+                                   : call_python(CALL_ABSENT_TEXT, PyTuple_GET_ITEM(asked, 0),
+                                                 PyTuple_GET_ITEM(asked, 1));
+    if (text != NULL) {
+        PyErr_SetObject(PyExc_AttributeError, text);
+    }
+    Py_XDECREF(text);
+    Py_XDECREF(asked);
+    return NULL;
 }
 
 /* `a.data = x`: the type of these names, which nobody knows, is not spoken of. */
 static int
-absent_set(PyObject *op, PyObject *Py_UNUSED(value), void *text)
+absent_set(PyObject *op, PyObject *Py_UNUSED(value), void *name)
 {
-    (void)absent_get(op, text);
+    (void)absent_get(op, name);
     return -1;
 }
 
-#define ROW(name, text) {#name, absent_get, absent_set, NULL, (void *)("'" #name "'" text)}
-#define ABSENT(name, instead) ROW(name, "; write " instead)
-
 /* clang-format off */
-/* What NumPy and torch compute by methods of one name; by a function, and by a method. */
-#define MATHS(X) \
-    X(all) X(any) X(argmax) X(argmin) X(argsort) X(clip) X(cumprod) X(cumsum) X(diagonal) \
-    X(dot) X(max) X(mean) X(min) X(nonzero) X(prod) X(repeat) X(round) X(sort) X(std) X(sum) \
-    X(take) X(trace) X(var)
-#define FUNCTIONS(X) \
-    X(add) X(allclose) X(ceil) X(cos) X(diag) X(divide) X(equal) X(exp) X(flip) X(floor) \
-    X(greater) X(less) X(log) X(multiply) X(outer) X(roll) X(sign) X(sin) X(sqrt) X(square) \
-    X(subtract) X(tanh) X(tril) X(triu) X(unique) X(where)
-/* What one of them has. */
-#define OF_NUMPY(X) \
-    X(argpartition) X(byteswap) X(choose) X(compress) X(conj) X(conjugate) X(dump) X(dumps) \
-    X(getfield) X(imag) X(partition) X(put) X(real) X(searchsorted) X(setfield) X(tofile)
-#define OF_TORCH(X) \
-    X(add_) X(bmm) X(chunk) X(clamp) X(clamp_) X(cross) X(div) X(div_) X(eq) X(gather) X(ge) \
-    X(gt) X(index_select) X(is_complex) X(is_floating_point) X(le) X(lt) X(masked_fill) \
-    X(masked_fill_) X(masked_select) X(mm) X(mul) X(mul_) X(ne) X(neg) X(norm) X(normal_) \
-    X(pow) X(random_) X(relu) X(scatter_) X(sigmoid) X(softmax) X(split) X(sub) X(sub_) \
-    X(topk) X(uniform_)
+#define NAMES_OF_ARRAY(X) \
+    X(abs) X(add) X(add_) X(all) X(allclose) X(any) X(argmax) X(argmin) X(argpartition) \
+    X(argsort) X(backward) X(base) X(bfloat16) X(bmm) X(bool) X(byte) X(byteswap) X(ceil) \
+    X(choose) X(chunk) X(clamp) X(clamp_) X(clip) X(clone) X(compress) X(conj) X(conjugate) \
+    X(contiguous) X(copy_) X(cos) X(cpu) X(cross) X(cuda) X(cumprod) X(cumsum) X(data_ptr) \
+    X(detach) X(diag) X(diagonal) X(dim) X(div) X(div_) X(divide) X(dot) X(double) X(dump) \
+    X(dumps) X(element_size) X(eq) X(equal) X(exp) X(expand) X(expand_as) X(fill_) X(flat) \
+    X(flip) X(float) X(floor) X(gather) X(ge) X(get) X(getfield) X(grad) X(greater) X(gt) \
+    X(half) X(imag) X(index_select) X(int) X(is_complex) X(is_contiguous) X(is_cuda) \
+    X(is_floating_point) X(is_mps) X(le) X(less) X(log) X(long) X(lt) X(masked_fill) \
+    X(masked_fill_) X(masked_select) X(matmul) X(max) X(mean) X(min) X(mm) X(movedim) X(mps) \
+    X(mul) X(mul_) X(multiply) X(narrow) X(ndimension) X(ne) X(neg) X(nelement) X(new_empty) \
+    X(new_full) X(new_ones) X(new_zeros) X(nonzero) X(norm) X(normal_) X(numel) X(numpy) \
+    X(outer) X(partition) X(pow) X(prod) X(ptr) X(put) X(random_) X(real) X(relu) X(repeat) \
+    X(requires_grad) X(requires_grad_) X(reshape_as) X(resize) X(resize_) X(roll) X(round) \
+    X(scatter_) X(searchsorted) X(select) X(setfield) X(setflags) X(sigmoid) X(sign) X(sin) \
+    X(softmax) X(sort) X(split) X(sqrt) X(square) X(squeeze_) X(std) X(storage_offset) \
+    X(stride) X(sub) X(sub_) X(subtract) X(sum) X(swapdims) X(t) X(t_) X(take) X(tanh) \
+    X(tofile) X(topk) X(torch) X(trace) X(transpose_) X(tril) X(triu) X(type) X(type_as) \
+    X(unbind) X(uniform_) X(unique) X(unsqueeze) X(unsqueeze_) X(untyped_storage) X(var) \
+    X(view_as) X(where) X(zero_)
+#define NAMES_OF_STREAM(X) \
+    X(cuda_stream) X(done) X(record_event) X(use) X(wait_event) X(wait_stream)
 /* clang-format on */
+#define AS_GETTER(name) {#name, absent_get, absent_set, NULL, (void *)#name},
 
-#define MATH(name) \
-    ROW(name, ": it does no arithmetic; call np.asarray(a)." #name \
-              "() or a.to(torch.Tensor)." #name "(), which share its memory"),
-#define FUNCTION(name) \
-    ROW(name, ": it does no arithmetic; call np." #name "(a) or a.to(torch.Tensor)." #name "(" \
-              ")"),
-#define NUMPYS(name) ROW(name, "; write np.asarray(a)." #name ", which shares its memory"),
-#define TORCHS(name) \
-    ROW(name, "; call a.to(torch.Tensor)." #name "(), which shares its memory"),
-
-static PyGetSetDef absent_getset[] = {
-    ABSENT(get, "np.asarray(a), which shares the memory"),
-    ABSENT(ptr, "a.buffer.address + a.byte_offset"),
-    ABSENT(torch, "a.to(torch)"),
-    ABSENT(abs, "abs(np.asarray(a)), or a.to(torch.Tensor).abs()"),
-    ABSENT(backward, "a.to(torch.Tensor); an Array has no gradients"),
-    ABSENT(base, "a.buffer, which every view of it has"),
-    ABSENT(bfloat16, "a.astype('bfloat16')"),
-    ABSENT(bool, "a.astype('bool')"),
-    ABSENT(byte, "a.astype('uint8')"),
-    ABSENT(clone, "a.copy()"),
-    ABSENT(contiguous, "a.copy(), which is contiguous"),
-    ABSENT(copy_, "a.copy_from(src), or a[...] = src, which converts"),
-    ABSENT(cpu, "np.asarray(a) or a.host, the same memory on the CPU"),
-    ABSENT(cuda, "a.to(torch); an Array lies on Metal"),
-    ABSENT(data_ptr,
-           "a.buffer.handle for the MTLBuffer and a.byte_offset in it, or a.buffer.address"),
-    ABSENT(detach, "a itself; an Array has no gradients"),
-    ABSENT(dim, "a.ndim"),
-    ABSENT(double, "a.astype('float64')"),
-    ABSENT(element_size, "a.itemsize"),
-    ABSENT(expand, "a.broadcast_to(shape)"),
-    ABSENT(expand_as, "a.broadcast_to(b.shape)"),
-    ABSENT(fill_, "a.fill(value)"),
-    ABSENT(flat, "a.reshape(-1)"),
-    ABSENT(float, "a.astype('float32')"),
-    ABSENT(grad, "a.to(torch.Tensor); an Array has no gradients"),
-    ABSENT(half, "a.astype('float16')"),
-    ABSENT(int, "a.astype('int32')"),
-    ABSENT(is_contiguous, "a.layout.is_contiguous_c"),
-    ABSENT(is_cuda, "a.device; an Array lies on Metal"),
-    ABSENT(is_mps, "a.device; an Array lies on Metal"),
-    ABSENT(long, "a.astype('int64')"),
-    ABSENT(matmul, "np.asarray(a) @ b, or a.to(torch.Tensor) @ b"),
-    ABSENT(movedim, "a.moveaxis(source, destination)"),
-    ABSENT(mps, "a.to(torch.Tensor); an Array lies on Metal already"),
-    ABSENT(narrow, "a[start:start + length], or such a slice of another axis"),
-    ABSENT(ndimension, "a.ndim"),
-    ABSENT(nelement, "a.size"),
-    ABSENT(new_empty, "metal_dlpack.empty(shape, a.dtype)"),
-    ABSENT(new_full, "metal_dlpack.full(shape, value, a.dtype)"),
-    ABSENT(new_ones, "metal_dlpack.ones(shape, a.dtype)"),
-    ABSENT(new_zeros, "metal_dlpack.zeros(shape, a.dtype)"),
-    ABSENT(numel, "a.size"),
-    ABSENT(numpy, "np.asarray(a), which shares the memory"),
-    ABSENT(requires_grad, "a.to(torch.Tensor); an Array has no gradients"),
-    ABSENT(requires_grad_, "a.to(torch.Tensor); an Array has no gradients"),
-    ABSENT(reshape_as, "a.reshape(b.shape)"),
-    ABSENT(resize, "a.reshape(shape), a view of as many items, or metal_dlpack.zeros(shape)"),
-    ABSENT(resize_, "a.reshape(shape), a view of as many items, or metal_dlpack.zeros(shape)"),
-    ABSENT(select, "a[index], or such an index of another axis"),
-    ABSENT(setflags, "a.as_readonly(), or a.copy() to write"),
-    ABSENT(squeeze_, "a.squeeze(axis), which is a view"),
-    ABSENT(storage_offset, "a.byte_offset, in bytes of a.buffer"),
-    ABSENT(stride, "a.strides"),
-    ABSENT(swapdims, "a.swapaxes(axis1, axis2)"),
-    ABSENT(t, "a.T"),
-    ABSENT(t_, "a.T, which is a view"),
-    ABSENT(transpose_, "a.swapaxes(axis1, axis2), which is a view"),
-    ABSENT(type, "a.astype(dtype), or a.dtype"),
-    ABSENT(type_as, "a.astype(b.dtype)"),
-    ABSENT(unbind, "list(a), views along the first axis"),
-    ABSENT(unsqueeze, "a.expand_dims(axis)"),
-    ABSENT(unsqueeze_, "a.expand_dims(axis), which is a view"),
-    ABSENT(untyped_storage, "a.buffer"),
-    ABSENT(view_as, "a.reshape(b.shape)"),
-    ABSENT(zero_, "a.fill(0)"),
-    MATHS(MATH) FUNCTIONS(FUNCTION) OF_NUMPY(NUMPYS) OF_TORCH(TORCHS) MD_LAST_FACT,
-};
-
-static PyGetSetDef device_absent[] = {
-    ABSENT(type, "str(device), 'metal:0', and device.index"),
-    MD_LAST_FACT,
-};
-
-static PyGetSetDef stream_absent[] = {
-    ABSENT(cuda_stream, "stream.handle"),
-    ABSENT(done, "stream.query()"),
-    ABSENT(record_event, "stream.record()"),
-    ABSENT(use, "`with stream:`"),
-    ABSENT(wait_event, "stream.wait(event)"),
-    ABSENT(wait_stream, "stream.wait(other)"),
-    MD_LAST_FACT,
-};
+static PyGetSetDef array_names[] = {NAMES_OF_ARRAY(AS_GETTER) MD_LAST_FACT};
+static PyGetSetDef device_names[] = {AS_GETTER(type) MD_LAST_FACT};
+static PyGetSetDef stream_names[] = {NAMES_OF_STREAM(AS_GETTER) MD_LAST_FACT};
 
 /* Library.from_file(path) is asked of the type, where a getter would give itself. */
 static PyObject *
@@ -351,9 +272,9 @@ add_names(PyObject *module, PyTypeObject *type, int slot, void *names)
 int
 array_absent_add(PyObject *module, const md_state *state)
 {
-    return add_names(module, state->array_type, Py_tp_getset, absent_getset) < 0 ||
-                   add_names(module, state->device_type, Py_tp_getset, device_absent) < 0 ||
-                   add_names(module, state->stream_type, Py_tp_getset, stream_absent) < 0 ||
+    return add_names(module, state->array_type, Py_tp_getset, array_names) < 0 ||
+                   add_names(module, state->device_type, Py_tp_getset, device_names) < 0 ||
+                   add_names(module, state->stream_type, Py_tp_getset, stream_names) < 0 ||
                    add_names(module, state->library_type, Py_tp_methods, library_absent) < 0
                ? -1
                : 0;

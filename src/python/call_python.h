@@ -17,6 +17,7 @@
     X(CALL_SYNC_WAYS, "metal_dlpack.sync", "ways_of") \
     X(CALL_TORCH_POINTERS, "metal_dlpack.torch_facts", "pointers") \
     X(CALL_TORCH_NEGATED, "metal_dlpack.torch_facts", "is_negated") \
+    X(CALL_ABSENT_TEXT, "metal_dlpack.absent_names", "text_of") \
     X(CALL_SOURCE_READ, "metal_dlpack.kernel_source", "read") \
     X(CALL_KERNEL_CONSTANTS, "metal_dlpack.kernel_source", "choose_constants") \
     X(CALL_SOURCE_INSTANTIATE, "metal_dlpack.language.templates", "instantiate") \

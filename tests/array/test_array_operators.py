@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import metal_dlpack as md
+from metal_dlpack import absent_names
 
 ARITHMETIC = [
     "add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "pow", "lshift", "rshift", "and_", "or_", "xor",
@@ -166,7 +167,14 @@ ABSENT = sorted(name for name in vars(md.Array.__mro__[1]) if not name.startswit
 
 
 def test_the_best_known_methods_are_among_those_that_say_what_to_write():
-    assert {"sum", "mean", "max", "numpy", "cpu", "data_ptr", "unbind", "tofile", "clone"} <= {*ABSENT}
+    known = {"sum", "mean", "max", "numpy", "cpu", "data_ptr", "unbind", "tofile", "clone", "bool"}
+    assert known <= {*ABSENT}
+
+
+def test_every_name_that_has_a_text_is_asked_for():
+    names = {name for name in absent_names._INSTEAD if "." not in name}
+    names |= {*f"{absent_names._METHODS} {absent_names._FUNCTIONS} {absent_names._OF_NUMPY}".split()}
+    assert names <= {*ABSENT}
 
 
 def test_every_name_of_numpys_arrays_is_here_or_says_what_to_write():

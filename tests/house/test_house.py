@@ -58,6 +58,7 @@ PYTHON_ROOMS = (
     "metal_dlpack._core",
     "metal_dlpack.missing_core",
     "metal_dlpack.numpy_attributes",
+    "metal_dlpack.absent_names",
     "metal_dlpack.numpy_allocation",
     "metal_dlpack.awaiting",
     "metal_dlpack.pickling",
