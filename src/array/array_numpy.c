@@ -6,6 +6,7 @@
 #include "array/array_methods.h"
 #include "metal/lookup.h"
 #include "python/args.h"
+#include "python/call_python.h"
 #include "python/errors.h"
 #include "values/dtype_type.h"
 
@@ -285,72 +286,24 @@ array_numpy_assign(const char *function, ArrayObject *dst, PyObject *value)
 
 /* ---- refusals ---- */
 
-/* NumPy before 2.1 has no word for it in DLPack.  NULL: this one is not read-only. */
-static PyObject *
-refusal_of_readonly(const char *function, PyObject *ndarray)
-{
-    Py_buffer view;
-    if (PyObject_GetBuffer(ndarray, &view, PyBUF_STRIDES) < 0) {
-        PyErr_Clear();
-        return NULL;
-    }
-    PyObject *text =
-        !view.readonly ? NULL
-                       : PyUnicode_FromFormat("%s: this NumPy cannot export a read-only array; "
-                                              "call asarray(x), or install NumPy 2.1.",
-                                              function);
-    PyBuffer_Release(&view);
-    return text;
-}
-
-/* A better text than NumPy's "DLPack only supports ...": owned (+1).  NULL: NumPy's own will
- * do. */
-static PyObject *
-better_refusal(md_state *state, const char *function, PyObject *ndarray)
-{
-    DLDataType dtype;
-    PyObject *text = NULL, *named = PyObject_GetAttrString(ndarray, "dtype");
-    if (named == NULL) {
-        return NULL;
-    }
-    if (dtype_type_convert(state, function, named, &dtype) == 0) {
-        /* NumPy exports all other types: there the dtype is not the reason */
-        text = dtype_buffer_format(dtype) != NULL
-                   ? refusal_of_readonly(function, ndarray)
-                   : PyUnicode_FromFormat(
-                         "%s: NumPy cannot export %R, a type of ml_dtypes; call asarray(x).",
-                         function, named);
-    }
-    else if (PyErr_ExceptionMatches(PyExc_ValueError)) { /* another byte order */
-        text = errors_take_text();
-    }
-    else {
-        PyErr_Clear();
-        text = PyUnicode_FromFormat(
-            "%s: DLPack has no element type for %R; if its bytes are numbers, share them as "
-            "numbers: x.view('int64'), x.view('uint8').",
-            function, named);
-    }
-    PyErr_Clear();
-    Py_DECREF(named);
-    return text;
-}
-
 void
-array_numpy_explain_refusal(md_state *state, const char *function, PyObject *producer)
+array_numpy_explain_refusal(const char *function, PyObject *producer)
 {
     if (!array_numpy_is_array(producer) || !PyErr_ExceptionMatches(PyExc_BufferError)) {
         return;
     }
     PyObject *refusal = errors_take();
-    PyObject *text = better_refusal(state, function, producer);
-    if (text == NULL) {
-        errors_restore(refusal);
-        return;
+    PyObject *name = PyUnicode_FromString(function);
+    PyObject *text = name == NULL ? NULL : call_python(CALL_REFUSED_EXPORT, producer, name);
+    Py_XDECREF(name);
+    if (text == NULL || text == Py_None) {
+        errors_restore(refusal); /* NumPy's own words will do */
     }
-    PyErr_SetObject(PyExc_BufferError, text);
-    Py_DECREF(text);
-    Py_DECREF(refusal);
+    else {
+        PyErr_SetObject(PyExc_BufferError, text);
+        Py_DECREF(refusal);
+    }
+    Py_XDECREF(text);
 }
 
 /* ---- conversion ---- */

@@ -62,6 +62,6 @@ PyObject *array_numpy_convert(const char *function, ArrayObject *self, DLDataTyp
 
 /* Improve the exception that a producer's __dlpack__ has set: if NumPy refused an element
  * type, say which one, and what to do.  Any other exception stays. */
-void array_numpy_explain_refusal(md_state *state, const char *function, PyObject *producer);
+void array_numpy_explain_refusal(const char *function, PyObject *producer);
 
 #endif /* MD_ARRAY_NUMPY_H */

@@ -13,10 +13,10 @@
 #include "metal/tracking.h"
 #include "python/args.h"
 #include "python/attribute.h"
+#include "python/call_python.h"
 #include "python/errors.h"
 #include "streams/device.h"
 #include "streams/wait_rule.h"
-#include "values/dtype_type.h"
 
 const char array_doc_to[] =
     "to($self, target, /)\n--\n\n"
@@ -36,81 +36,15 @@ const char array_doc_to[] =
     "For any other target the CPU waits, as with stream=None.\n\n"
     "Source: dlpack.h 1.3 DLPackExchangeAPI.managed_tensor_to_py_object_no_sync.";
 
-/* ---- targets that are none ---- */
-
-/* What a wrong target is called: a str itself, a module by its name, a type by its module's,
- * anything else as it prints itself.  Owned (+1). */
-static PyObject *
-name_of_target(PyObject *target)
-{
-    PyObject *name = NULL;
-    if (PyType_Check(target)) {
-        (void)attribute_module(target, &name);
-    }
-    else {
-        name = PyModule_Check(target) ? PyModule_GetNameObject(target) : PyObject_Str(target);
-    }
-    PyErr_Clear();
-    return name == NULL ? PyUnicode_FromString("") : name;
-}
-
-/* What to write instead, where a name shows what was meant.  NULL: it does not. */
-static const char *
-instead_of(PyObject *name)
-{
-    static const struct {
-        const char *name, *instead;
-    } rows[] = {
-        {"cpu", "np.asarray(a) or a.host, the same memory on the CPU"},
-        {"mps", "a.to(torch); the Array lies on Metal already"},
-        {"gpu", "a.to(mlx.core); the Array lies on Metal already"},
-        {"cuda", "a.to(torch); an Array lies on Metal"},
-        {"torch", "a.to(torch), the module"},
-        {"numpy", "a.to(numpy), the module, or np.asarray(a)"},
-        {"jax", "a.to(jax.numpy)"},
-        {"jaxlib", "a.to(jax.numpy)"},
-        {"mlx", "a.to(mlx.core)"},
-    };
-    const char *text = PyUnicode_AsUTF8(name);
-    for (size_t i = 0; text != NULL && i < sizeof rows / sizeof rows[0]; i++) {
-        size_t length = strlen(rows[i].name);
-        if (strncmp(text, rows[i].name, length) == 0 && strchr(":.", text[length]) != NULL) {
-            return rows[i].instead;
-        }
-    }
-    PyErr_Clear();
-    return NULL;
-}
-
 /* TypeError that says what was meant: a device, a package, an element type. */
 static PyObject *
-refuse_target(md_state *state, PyObject *target)
+refuse_target(PyObject *target)
 {
-    DLDataType dtype;
-    if (dtype_type_convert(state, "Array.to", target, &dtype) == 0) {
-        return PyErr_Format(
-            PyExc_TypeError,
-            "Array.to: %R is an element type, not a framework; write a.astype('%s').", target,
-            dtype_name(dtype).text);
+    PyObject *text = call_python(CALL_REFUSED_TARGET, target, NULL);
+    if (text != NULL) {
+        PyErr_SetObject(PyExc_TypeError, text);
+        Py_DECREF(text);
     }
-    PyErr_Clear();
-    PyObject *name = name_of_target(target);
-    const char *instead = name == NULL ? NULL : instead_of(name);
-    if (instead == NULL) {
-        instead = "a.to(torch), a.to(torch.Tensor), a.to(numpy) or the like";
-    }
-    if (name != NULL && PyType_Check(target)) {
-        PyErr_Format(PyExc_TypeError,
-                     "Array.to: the type %.100s has no __dlpack_c_exchange_api__; write %s.",
-                     ((PyTypeObject *)target)->tp_name, instead);
-    }
-    else if (name != NULL) {
-        PyErr_Format(PyExc_TypeError,
-                     "Array.to: %R is neither a type with __dlpack_c_exchange_api__ nor a "
-                     "module with from_dlpack; write %s.",
-                     target, instead);
-    }
-    Py_XDECREF(name);
     return NULL;
 }
 
@@ -149,7 +83,7 @@ to_type(md_state *state, PyObject *op, PyTypeObject *target)
     }
     const DLPackExchangeAPI *table = known->table;
     if (table == NULL) {
-        return refuse_target(state, (PyObject *)target);
+        return refuse_target((PyObject *)target);
     }
     DLManagedTensorVersioned *tensor = export_for(state, op, target, known->is_torchs);
     if (tensor == NULL) {
@@ -230,7 +164,7 @@ array_method_to(PyObject *op, PyObject *target)
         return NULL;
     }
     if (!is_module) {
-        return refuse_target(state, target);
+        return refuse_target(target);
     }
     PyObject *type = NULL;
     int has_type = tensor_type_of(state, target, &type);

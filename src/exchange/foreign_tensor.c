@@ -242,7 +242,7 @@ open_method(md_state *state, const char *function, PyObject *producer,
     PyObject *capsule = call_dlpack(state, producer, copy, is_told_not_to_wait);
     out->maker = Py_TYPE(producer)->tp_name; /* only now: its code can have renamed its type */
     if (capsule == NULL) {
-        array_numpy_explain_refusal(state, function, producer);
+        array_numpy_explain_refusal(function, producer);
     }
     else if (out->is_honest) {
         out->is_honest = array_numpy_is_honest(producer);

@@ -18,6 +18,8 @@
     X(CALL_TORCH_POINTERS, "metal_dlpack.torch_facts", "pointers") \
     X(CALL_TORCH_NEGATED, "metal_dlpack.torch_facts", "is_negated") \
     X(CALL_ABSENT_TEXT, "metal_dlpack.absent_names", "text_of") \
+    X(CALL_REFUSED_TARGET, "metal_dlpack.refusals", "of_target") \
+    X(CALL_REFUSED_EXPORT, "metal_dlpack.refusals", "of_numpy") \
     X(CALL_SOURCE_READ, "metal_dlpack.kernel_source", "read") \
     X(CALL_KERNEL_CONSTANTS, "metal_dlpack.kernel_source", "choose_constants") \
     X(CALL_SOURCE_INSTANTIATE, "metal_dlpack.language.templates", "instantiate") \

@@ -119,15 +119,6 @@ errors_copy(PyObject *exception)
 }
 
 PyObject *
-errors_take_text(void)
-{
-    PyObject *exception = errors_take();
-    PyObject *text = exception == NULL ? NULL : PyObject_Str(exception);
-    Py_XDECREF(exception);
-    return text;
-}
-
-PyObject *
 errors_no_buffer(md_state *state, const char *where, bridge_status status,
                  const device_record *device, uint64_t nbytes)
 {

@@ -59,10 +59,6 @@ void errors_restore(PyObject *exception);
  * caller's objects alive: owned (+1).  NULL without an exception: the class makes none of these. */
 PyObject *errors_copy(PyObject *exception);
 
-/* The text of the exception that is set, which is taken away: owned (+1).  NULL: it has none,
- * or no memory. */
-PyObject *errors_take_text(void);
-
 /* storage_new refused `nbytes` on the device: MemoryError with the limit that was met. */
 PyObject *errors_no_buffer(md_state *state, const char *where, bridge_status status,
                            const device_record *device, uint64_t nbytes);

@@ -57,6 +57,7 @@ PYTHON_ROOMS = (
     "_metal_dlpack_imports",
     "metal_dlpack._core",
     "metal_dlpack.missing_core",
+    "metal_dlpack.refusals",
     "metal_dlpack.numpy_attributes",
     "metal_dlpack.absent_names",
     "metal_dlpack.numpy_allocation",
