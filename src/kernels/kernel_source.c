@@ -115,12 +115,8 @@ choose_values(PyObject *kernel_name, PyObject *given, const bridge_constant_fact
         char name[METAL_TYPE_NAME_MAX];
         metal_type type = metal_type_of(facts[i].data_type);
         metal_type_write_name(&type, name);
-        PyObject *row = Py_BuildValue("(sIsO)", facts[i].name, facts[i].index, name,
-                                      facts[i].is_required ? Py_True : Py_False);
-        if (row == NULL || PyList_Append(rows, row) < 0) {
-            Py_CLEAR(rows);
-        }
-        Py_XDECREF(row);
+        state_append(&rows, Py_BuildValue("(sIsO)", facts[i].name, facts[i].index, name,
+                                          facts[i].is_required ? Py_True : Py_False));
     }
     PyObject *asked = rows == NULL ? NULL : PyTuple_Pack(2, given_or_none(given), rows);
     PyObject *chosen =

@@ -23,20 +23,13 @@ core_types(PyObject *module, PyObject *Py_UNUSED(unused))
 {
     md_state *state = state_of_module(module);
     PyObject *list = PyList_New(0);
-    if (list == NULL) {
-        return NULL;
-    }
 #define MD_APPEND(field, spec, is_public) \
-    if (PyList_Append(list, (PyObject *)state->field) < 0) { \
-        goto error; \
+    if (list != NULL) { \
+        state_append(&list, Py_NewRef((PyObject *)state->field)); \
     }
     MD_TYPE_LIST(MD_APPEND)
 #undef MD_APPEND
     return list;
-
-error: /* unreached: no test makes it fail here */
-    Py_DECREF(list);
-    return NULL;
 }
 
 static int

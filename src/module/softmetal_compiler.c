@@ -189,12 +189,9 @@ make_constants(const soft_constant_value *values, size_t count)
 {
     PyObject *constants = PyList_New(0);
     for (size_t i = 0; constants != NULL && i < count; i++) {
-        PyObject *pair = Py_BuildValue("(Iy#)", values[i].index, (const char *)values[i].bytes,
-                                       (Py_ssize_t)values[i].nbytes);
-        if (pair == NULL || PyList_Append(constants, pair) < 0) {
-            Py_CLEAR(constants);
-        }
-        Py_XDECREF(pair);
+        state_append(&constants,
+                     Py_BuildValue("(Iy#)", values[i].index, (const char *)values[i].bytes,
+                                   (Py_ssize_t)values[i].nbytes));
     }
     return constants;
 }

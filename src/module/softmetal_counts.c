@@ -53,11 +53,7 @@ list_of(size_t count, PyObject *(*make)(const soft_counts *, size_t), const soft
 {
     PyObject *list = PyList_New(0);
     for (size_t i = 0; list != NULL && i < count; i++) {
-        PyObject *one = make(counts, i);
-        if (one == NULL || PyList_Append(list, one) < 0) {
-            Py_CLEAR(list);
-        }
-        Py_XDECREF(one);
+        state_append(&list, make(counts, i));
     }
     return list;
 }

@@ -123,14 +123,10 @@ make_arguments(const soft_recorded_launch *told)
         uint64_t nbytes = is_buffer ? told->launch->buffer_nbytes[facts->index]
                                     : told->launch->threadgroup_nbytes[facts->index];
         char name[METAL_TYPE_NAME_MAX];
-        PyObject *argument =
-            Py_BuildValue("(sIsKIz)", is_buffer ? "buffer" : "threadgroup",
-                          (unsigned)facts->index, facts->name, (unsigned long long)nbytes,
-                          facts->nbytes, type_name(facts->data_type, name));
-        if (argument == NULL || PyList_Append(arguments, argument) < 0) {
-            Py_CLEAR(arguments);
-        }
-        Py_XDECREF(argument);
+        state_append(&arguments, Py_BuildValue("(sIsKIz)", is_buffer ? "buffer" : "threadgroup",
+                                               (unsigned)facts->index, facts->name,
+                                               (unsigned long long)nbytes, facts->nbytes,
+                                               type_name(facts->data_type, name)));
     }
     return arguments;
 }

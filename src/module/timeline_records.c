@@ -122,11 +122,7 @@ timeline_read_records(PyObject *Py_UNUSED(module), PyObject *capsule)
             lost += is_lost;
             continue;
         }
-        PyObject *made = make_record(&record);
-        if (made == NULL || PyList_Append(list, made) < 0) {
-            Py_CLEAR(list);
-        }
-        Py_XDECREF(made);
+        state_append(&list, make_record(&record));
     }
     return list == NULL ? NULL : Py_BuildValue("(NK)", list, lost);
 }
@@ -137,16 +133,11 @@ timeline_list_queues(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
     timeline_queue queue;
     PyObject *list = PyList_New(0);
     for (size_t i = 0; list != NULL && timeline_read_queue(i, &queue); i++) {
-        PyObject *label =
-            PyUnicode_DecodeUTF8(queue.label, (Py_ssize_t)strlen(queue.label), "replace");
-        PyObject *told = label == NULL
-                             ? NULL
-                             : Py_BuildValue("(IKN)", queue.stream,
-                                             (unsigned long long)(uintptr_t)queue.event, label);
-        if (told == NULL || PyList_Append(list, told) < 0) {
-            Py_CLEAR(list);
-        }
-        Py_XDECREF(told);
+        state_append(&list, Py_BuildValue("(IKN)", queue.stream,
+                                          (unsigned long long)(uintptr_t)queue.event,
+                                          PyUnicode_DecodeUTF8(queue.label,
+                                                               (Py_ssize_t)strlen(queue.label),
+                                                               "replace")));
     }
     return list;
 }

@@ -218,6 +218,16 @@ state_fill_tuple(PyObject **tuple, Py_ssize_t place, PyObject *item)
     PyTuple_SET_ITEM(*tuple, place, item);
 }
 
+/* Likewise, at the end of a list. */
+static inline void
+state_append(PyObject **list, PyObject *item)
+{
+    if (item == NULL || PyList_Append(*list, item) < 0) {
+        Py_CLEAR(*list);
+    }
+    Py_XDECREF(item);
+}
+
 /* The end of a dealloc: the object's memory, and its reference to the type. */
 static inline void
 state_free_object(PyObject *op)
