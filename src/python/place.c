@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 
-#include "python/state.h"
-
 #define MOST_PLACES 8192 /* then no more are told apart */
 #define SLOTS (2 * MOST_PLACES)
 
@@ -140,9 +138,13 @@ place_list(void)
     uint32_t own_count = is_owner() ? count : 0;
     for (uint32_t i = 1; list != NULL && i <= own_count; i++) {
         PyCodeObject *code = (PyCodeObject *)places[i].code;
-        state_append(&list, Py_BuildValue("(IOiO)", gone + i, code->co_filename,
-                                          PyCode_Addr2Line(code, places[i].instruction),
-                                          code->co_qualname));
+        PyObject *found =
+            Py_BuildValue("(IOiO)", gone + i, code->co_filename,
+                          PyCode_Addr2Line(code, places[i].instruction), code->co_qualname);
+        if (found == NULL || PyList_Append(list, found) < 0) {
+            Py_CLEAR(list);
+        }
+        Py_XDECREF(found);
     }
     return list;
 }
