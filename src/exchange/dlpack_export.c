@@ -363,18 +363,21 @@ export_as_asked(ArrayObject *self, PyObject *const *args, Py_ssize_t nargs, PyOb
     else if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
         return NULL;
     }
+    md_state *state = state_of((PyObject *)self);
     if (convert_version(values[1], &request.is_versioned) < 0 ||
         convert_device(values[2], &request.device) < 0 ||
-        (values[1] != NULL && request.device == kDLMetal &&
-         torch_check_asker(state_of((PyObject *)self)) < 0) ||
-        args_tristate("Array.__dlpack__", "copy", values[3], &request.copy) < 0 ||
+        (values[1] != NULL && request.device == kDLMetal && !state->torch_is_checked &&
+         torch_check_asker(state) < 0) ||
+        (values[3] != NULL &&
+         args_tristate("Array.__dlpack__", "copy", values[3], &request.copy) < 0) ||
         (values[0] != NULL &&
-         stream_convert_order(state_of((PyObject *)self), "Array.__dlpack__", values[0],
-                              &request.order) < 0)) {
+         stream_convert_order(state, "Array.__dlpack__", values[0], &request.order) < 0)) {
         return NULL;
     }
     PyObject *capsule = wrap_in_capsule(dlpack_export(self, &request), request.is_versioned);
-    stream_release(request.order.stream);
+    if (request.order.stream != NULL) {
+        stream_release(request.order.stream);
+    }
     return capsule;
 }
 

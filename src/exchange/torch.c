@@ -99,7 +99,7 @@ is_asked_by_torch(const md_state *state)
 int
 torch_check_asker(md_state *state)
 {
-    if (state->torch_is_checked || !is_torch_imported(state) || !is_asked_by_torch(state)) {
+    if (!is_torch_imported(state) || !is_asked_by_torch(state)) {
         return 0;
     }
     return torch_check_memory(state, "Array.__dlpack__");

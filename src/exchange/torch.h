@@ -15,8 +15,8 @@
 /* Before an export to torch.  -1 with BufferError.  Once it is right, one flag is read. */
 int torch_check_memory(md_state *state, const char *function);
 
-/* The same before __dlpack__ answers.  torch's from_dlpack is known by the frame that called;
- * nobody else is refused. */
+/* The same before __dlpack__ answers, where the state's torch_is_checked is not set yet.  torch's
+ * from_dlpack is known by the frame that called; nobody else is refused. */
 int torch_check_asker(md_state *state);
 
 /* Look for the functions of torch's queue in its library, which is loaded already.  False: some are
