@@ -28,20 +28,6 @@ def without(words: Iterable[str]) -> list[str]:
     return [_AS_CPP.get(word, word) for word in words]
 
 
-def drop_coherence(tokens: Tokens) -> None:
-    """Drop `coherent(device)`, and `coherent` alone, which tell of caches that a CPU does not have.
-
-    The word is no keyword: a variable may be called so, and then no name follows.
-    """
-    words = tokens.words
-    for at in [at for at, word in enumerate(words) if word == "coherent"]:
-        if words[at + 1] == "(" and words[at + 2].isidentifier() and words[at + 3] == ")":
-            if words[at + 4].isidentifier() or words[at - 1] in SPACES:
-                tokens.drop(at, at + 3)
-        elif words[at + 1].isidentifier():
-            tokens.drop(at, at)
-
-
 def erase(tokens: Tokens, declarations: list[Declaration]) -> None:
     """Rewrite the words of the source; `declarations` are those that are left of it."""
     words = tokens.words

@@ -34,6 +34,20 @@ _CASTS = {"static_cast", "reinterpret_cast", "const_cast", "sizeof", "alignof", 
 _NO_TYPE = _CONTROL | _CASTS | {"using", "namespace", "template", "operator", "static_assert", "this", "true", "false"}
 
 
+def drop_coherence(tokens: Tokens) -> None:
+    """Drop `coherent(device)`, and `coherent` alone, which tell of caches that a CPU does not have.
+
+    The word is no keyword: a variable may be called so, and then no name follows.
+    """
+    words = tokens.words
+    for at in [at for at, word in enumerate(words) if word == "coherent"]:
+        if words[at + 1] == "(" and words[at + 2].isidentifier() and words[at + 3] == ")":
+            if words[at + 4].isidentifier() or words[at - 1] in SPACES:
+                tokens.drop(at, at + 3)
+        elif words[at + 1].isidentifier():
+            tokens.drop(at, at)
+
+
 @dataclass(frozen=True, slots=True)
 class Declarator:
     """words[first:end]; its value, if it has one, begins at `value`, which is `end` otherwise."""

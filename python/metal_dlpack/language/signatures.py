@@ -14,7 +14,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from . import attributes, declarators
-from .address_spaces import drop_coherence
 from .tokens import TOKEN, Tokens, Unbalanced
 
 _BOUND = {"device": "buffer", "constant": "buffer", "threadgroup": "threadgroup"}
@@ -194,7 +193,7 @@ def _signature(plain: str, at: int, macros: set[str]) -> _Signature | None:
         tokens = Tokens.of(plain[opening : close + 1])
     except Unbalanced:
         return None
-    drop_coherence(tokens)
+    declarators.drop_coherence(tokens)
     parameters, is_whole = [], not macros & set(tokens.words)
     depth, at = 0, 0
     for one in written(tokens, 0, {}):

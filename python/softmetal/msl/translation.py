@@ -43,7 +43,7 @@ class Translation:
 
     def __init__(self, preprocessed: str):
         source = Tokens.of(preprocessed)
-        address_spaces.drop_coherence(source)
+        declarators.drop_coherence(source)
         self._source = source
         if "double" in source.words:
             raise source_error(source, source.words.index("double"), "'double' is not supported in Metal")
