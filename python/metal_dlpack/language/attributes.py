@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .tokens import Tokens
 
@@ -11,8 +11,7 @@ from .tokens import Tokens
 _OF_THE_LANGUAGE = {"fallthrough", "maybe_unused", "nodiscard", "noreturn", "deprecated", "clang", "gnu"}
 
 
-@dataclass(frozen=True, slots=True)
-class Attribute:
+class Attribute(NamedTuple):
     name: str
     at: int  # the word of its name
     arguments: tuple[str, ...]  # the words between its parentheses

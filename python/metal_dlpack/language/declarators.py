@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from .attributes import is_attribute
 from .tokens import Tokens
@@ -48,8 +48,7 @@ def drop_coherence(tokens: Tokens) -> None:
             tokens.drop(at, at)
 
 
-@dataclass(frozen=True, slots=True)
-class Declarator:
+class Declarator(NamedTuple):
     """words[first:end]; its value, if it has one, begins at `value`, which is `end` otherwise."""
 
     first: int
@@ -61,20 +60,19 @@ class Declarator:
     spaces: tuple[str, ...]  # its own ones
 
 
-@dataclass(slots=True)
 class Declared:
     """words[first:type_end] are the type: among them `spaces`, and `attributes`, the ranges of alignas and the like."""
 
-    first: int
-    type_end: int
-    spaces: list[str] = field(default_factory=list)
-    attributes: list[tuple[int, int]] = field(default_factory=list)
-    declarators: list[Declarator] = field(default_factory=list)
+    def __init__(self, first: int) -> None:
+        self.first = self.type_end = first
+        self.spaces: list[str] = []
+        self.attributes: list[tuple[int, int]] = []
+        self.declarators: list[Declarator] = []
 
 
 def read(tokens: Tokens, first: int, end: int) -> Declared | None:
     """Read words[first:end], a declaration without its `;` or a parameter; None if they are none."""
-    declared = Declared(first, first)
+    declared = Declared(first)
     at = _after_type(tokens, first, end, declared)
     if at is None:
         return None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -19,8 +18,7 @@ from .tokens import TOKEN, Tokens, Unbalanced
 _BOUND = {"device": "buffer", "constant": "buffer", "threadgroup": "threadgroup"}
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(NamedTuple):
     """A parameter as it stands in the source."""
 
     first: int
@@ -93,11 +91,10 @@ def order(text: str, asked: tuple[str, Sequence[tuple[str, str, int]]]) -> list[
     return [Place(at, listed[at].name, listed[at].kind == "threadgroup") for at in by_index]
 
 
-@dataclass(frozen=True, slots=True)
-class _Parameter:
+class _Parameter(NamedTuple):
     name: str
     kind: str | None  # None: of the thread, a texture, or what a macro hides
-    index: int | None  # None: not written as a number
+    index: int | None  # type: ignore[assignment]  # None: not written as a number
     is_certain: bool  # it is there whatever macros and constants say
     is_constant: bool
 
@@ -106,8 +103,7 @@ class _Parameter:
         return self.name == one.name and is_alike and self.index in {None, one.index}
 
 
-@dataclass(frozen=True, slots=True)
-class _Signature:
+class _Signature(NamedTuple):
     function: str
     parameters: tuple[_Parameter, ...]
     is_whole: bool  # no macro hides a part of it
