@@ -252,7 +252,7 @@ name_lines(const char *image_path, const uint64_t *addresses, size_t count,
         memcpy(lines, PyBytes_AS_STRING(rows), count * SOFT_LINE_NBYTES);
         memcpy(shown, lines, count * SOFT_LINE_NBYTES);
     }
-    PyObject *answer = is_good ? call_python(CALL_REPORT_SILENCED, path, rows) : NULL;
+    PyObject *answer = is_good ? call_python(CALL_REPORT_SILENCED, image, rows) : NULL;
     if (is_bytes_of(answer, count * (SOFT_LINE_NBYTES + 1))) {
         const char *told = PyBytes_AS_STRING(answer);
         for (size_t i = 0; i < count; i++) {

@@ -15,7 +15,7 @@ from metal_dlpack.language import attributes, declarations
 from metal_dlpack.language.declarations import CLASS, FUNCTION, OTHER, Declaration, every
 from metal_dlpack.language.declarators import CLASS_KEYS, SPACES
 from metal_dlpack.language.diagnostics import source_error
-from metal_dlpack.language.scalars import SCALARS
+from metal_dlpack.language.scalars import SCALARS, SPELLED
 from metal_dlpack.language.tokens import Tokens, joined
 
 from .integers import Integers
@@ -40,8 +40,9 @@ _OTHER_NAMES = {"void", "unsigned", "signed", "size_t", "ptrdiff_t", "bfloat16_t
 _TYPES = SCALARS.keys() | _VECTORS | _FIXED | _OTHER_NAMES
 
 #: What a thread is told: a number of 16 or 32 bits, or of its position a vector of them; with how many there are.
-_NUMBER = {"uint": 1, "ushort": 1, "uint32_t": 1, "uint16_t": 1, "unsigned": 1, "unsigned int": 1, "unsigned short": 1}
-_POSITION = {**_NUMBER, **{f"{scalar}{count}": count for scalar in ("uint", "ushort") for count in (2, 3)}}
+_NUMBERS = ("uint", "ushort")
+_NUMBER = dict.fromkeys((*_NUMBERS, *(word for word, scalar in SPELLED.items() if scalar in _NUMBERS)), 1)
+_POSITION = {**_NUMBER, **{f"{scalar}{count}": count for scalar in _NUMBERS for count in (2, 3)}}
 _POSITIONS = {
     "dispatch_threads_per_threadgroup",
     "thread_position_in_grid",

@@ -23,9 +23,6 @@ from softmetal.msl import for_softmetal
 
 from . import places
 
-#: SOFT_LINE_NBYTES of compiler.h.
-ROW_NBYTES = 256
-
 _COMMENT = re.compile(r"(?P<mark>//|/\*|#)\s*softmetal:\s*benign\b[\s:]*(?P<reason>.*?)\s*(?:\*/\s*)?$")
 _IS_COMMENT_ALONE = re.compile(r"\s*(?://|/\*|#)")
 
@@ -53,14 +50,15 @@ _used: set[Silence] = set()
 _refused: set[Silence] = set()
 
 
-def silenced(image: str, rows: bytes) -> bytes:
+def silenced(asked: tuple[str, int], rows: bytes) -> bytes:
     """1 for each row of name_lines (compiler.h) at which the user means what is found, else 0.  C calls it.
 
-    Behind these bytes come the rows as the user knows them, for a message.
+    `asked` is the kernel's image and the bytes of a row.  Behind the answer come the rows as the user knows them.
     """
-    texts = [rows[at : at + ROW_NBYTES].rstrip(b"\0").decode() for at in range(0, len(rows), ROW_NBYTES)]
+    image, nbytes = asked
+    texts = [rows[at : at + nbytes].rstrip(b"\0").decode() for at in range(0, len(rows), nbytes)]
     found = [used_at(image, text) for text in texts]
-    shown = (for_softmetal.row(places.shown(image, text), ROW_NBYTES) for text in texts)
+    shown = (for_softmetal.row(places.shown(image, text), nbytes) for text in texts)
     return bytes(one is not None for one in found) + b"".join(shown)
 
 
