@@ -322,14 +322,13 @@ ask_table(md_state *state, const char *function, PyObject *op, bool must_wait,
     if (found == NULL || found->table == NULL) {
         return found == NULL ? -1 : require_method(state, function, op);
     }
-    foreign_type known =
-        *found; /* the calls below can replace it; the type keeps all but a hook */
-    int is_made = make_tensor(state, function, known.table, op, out);
+    must_wait &= foreign_has_work(found);
+    int is_made = make_tensor(state, function, found->table, op, out);
     if (is_made != 1 || (*out)->version.major != DLPACK_MAJOR_VERSION) {
         return is_made;
     }
     const DLTensor *tensor = &(*out)->dl_tensor;
-    int is_good = foreign_examine_made(state, &known, op, tensor, keeper);
+    int is_good = foreign_examine_made(state, op, tensor, keeper);
     /* a table never synchronises */
     if (is_good == 1 && must_wait && tensor->device.device_type == kDLMetal) {
         is_good = foreign_wait(state, op, moment) < 0 ? -1 : 1;

@@ -90,9 +90,14 @@ examine_torchs(md_state *state, PyObject *op, const struct PyMethodDef *method,
 
 /* SPEC exchange-as-method */
 int
-foreign_examine_made(md_state *state, const foreign_type *known, PyObject *op,
-                     const DLTensor *tensor, PyObject **keeper)
+foreign_examine_made(md_state *state, PyObject *op, const DLTensor *tensor, PyObject **keeper)
 {
+    const foreign_type *known = foreign_type_of(state, Py_TYPE(op));
+    if (known == NULL) {
+        return -1;
+    }
+    bool is_torchs = known->is_torchs; /* what is asked below can replace `known` */
+    const struct PyMethodDef *untyped_storage = known->untyped_storage;
     if (known->requires_grad != NULL) {
         int must_ask = requires_grad(known->gradient, op);
         if (must_ask != 0) {
@@ -102,10 +107,9 @@ foreign_examine_made(md_state *state, const foreign_type *known, PyObject *op,
             return 0;
         }
     }
-    return known->is_torchs &&
-                   examine_torchs(state, op, known->untyped_storage, tensor, keeper) < 0
-               ? -1
-               : 1;
+    bool is_refused =
+        is_torchs && examine_torchs(state, op, untyped_storage, tensor, keeper) < 0;
+    return is_refused ? -1 : 1;
 }
 
 /* SPEC import-negated */

@@ -26,10 +26,17 @@ const foreign_type *foreign_type_of(md_state *state, PyTypeObject *type);
 /* Has the type of `op` __dlpack__?  1, 0, or -1 with an exception. */
 int foreign_speaks(md_state *state, PyObject *op);
 
-/* After the table of `known`, the type of `op`, made `tensor`: may it be taken?  1: yes, with
- * `*keeper` as below.  0: call __dlpack__ instead, which knows what to refuse.  -1 as below. */
-int foreign_examine_made(md_state *state, const foreign_type *known, PyObject *op,
-                         const DLTensor *tensor, PyObject **keeper);
+/* Can its Metal memory have GPU work on it that somebody knows of? */
+static inline bool
+foreign_has_work(const foreign_type *type)
+{
+    return type->sync != NULL || type->has_torch_queue || type->speaks_metal_stream;
+}
+
+/* After the table of the type of `op` made `tensor`: may it be taken?  1: yes, with `*keeper` as
+ * below.  0: call __dlpack__ instead, which knows what to refuse.  -1 as below. */
+int foreign_examine_made(md_state *state, PyObject *op, const DLTensor *tensor,
+                         PyObject **keeper);
 
 /* After __dlpack__ of `op` gave `tensor`; NULL: of another major version.  `*keeper` is owned (+1) and keeps its memory, whatever torch makes the tensor of
  * `op` point at later; NULL: only the managed tensor does.  -1 with BufferError: the memory holds
