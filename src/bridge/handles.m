@@ -119,6 +119,12 @@ class_at(const void *handle)
 }
 
 bool
+is_object(const void *handle)
+{
+    return is_class(class_at(handle));
+}
+
+bool
 is_object_of(const void *handle, Protocol *protocol, const void **last)
 {
     Class found = class_at(handle);

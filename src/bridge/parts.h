@@ -56,6 +56,9 @@ void release_object(void *handle);
 /* Cut at `capacity`; "" for nil. */
 void copy_text(NSString *text, char *out, size_t capacity);
 
+/* Is an object of any class there? */
+bool is_object(const void *handle);
+
 /* `last` is the class found good last: it stays good, since no class can be unloaded here.  A
  * plain C pointer, because clang has no atomics for Objective-C's. */
 bool is_object_of(const void *handle, Protocol *protocol, const void **last);

@@ -11,7 +11,7 @@
 static IOSurfaceRef
 surface_of(const void *handle)
 {
-    if (!is_class(class_at(handle))) {
+    if (!is_object(handle)) {
         return NULL;
     }
     CFTypeID kind = CFGetTypeID(handle);

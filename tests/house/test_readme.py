@@ -11,7 +11,6 @@ README = (ROOT / "README.md").read_text()
 EXAMPLES = [block.text for block in blocks("README.md") if block.language == "python"]
 
 
-@pytest.mark.long
 @pytest.mark.needs_numpy
 @pytest.mark.needs_torch
 @pytest.mark.needs_tvm
