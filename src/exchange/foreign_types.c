@@ -165,8 +165,8 @@ foreign_types_forget(md_state *state)
     }
 }
 
-static const foreign_type *
-find_type(md_state *state, PyTypeObject *type)
+const foreign_type *
+foreign_find_type(md_state *state, PyTypeObject *type)
 {
     for (int i = 0; i < MD_FOREIGN_TYPES; i++) {
         if (state->foreign_types[i].type == type) {
@@ -184,13 +184,6 @@ find_type(md_state *state, PyTypeObject *type)
     Py_INCREF((PyObject *)type);
     *slot = found;
     return slot;
-}
-
-const foreign_type *
-foreign_type_of(md_state *state, PyTypeObject *type)
-{
-    const foreign_type *last = &state->foreign_types[state->foreign_last];
-    return last->type == type ? last : find_type(state, type);
 }
 
 int

@@ -21,7 +21,14 @@
 #define CAPSULE_EXCHANGE_API "dlpack_exchange_api"
 
 /* What is known of the type: borrowed until the next call.  NULL with an exception. */
-const foreign_type *foreign_type_of(md_state *state, PyTypeObject *type);
+const foreign_type *foreign_find_type(md_state *state, PyTypeObject *type);
+
+static inline const foreign_type *
+foreign_type_of(md_state *state, PyTypeObject *type)
+{
+    const foreign_type *last = &state->foreign_types[state->foreign_last];
+    return last->type == type ? last : foreign_find_type(state, type);
+}
 
 /* Has the type of `op` __dlpack__?  1, 0, or -1 with an exception. */
 int foreign_speaks(md_state *state, PyObject *op);
