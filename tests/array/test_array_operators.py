@@ -12,6 +12,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from children import output_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -193,6 +194,24 @@ def test_a_method_of_other_arrays_is_absent_and_says_what_to_write():
         theirs = re.findall(r"np\.asarray\(a\)\.(\w+)", str(caught.value))
         assert all(hasattr(a, instead) for instead in ours)
         assert all(hasattr(np.ndarray, instead) for instead in theirs)
+
+
+def test_a_method_of_other_arrays_is_absent_while_python_ends_too():
+    """Then nothing is imported any more, the texts neither."""
+    code = """
+        import os
+        import metal_dlpack as md
+
+        class Late:
+            def __init__(self):
+                self.array, self.asks, self.writes = md.zeros(1), hasattr, os.write
+
+            def __del__(self):
+                self.writes(1, b"it has: %d" % self.asks(self.array, "numpy"))
+
+        kept = Late()
+    """
+    assert output_of(code) == "it has: 0"
 
 
 def test_nothing_lists_the_names_of_methods_that_array_has_not():
