@@ -178,13 +178,10 @@ kernel_constants_read(PyObject *kernel_name, PyObject *given,
                       const bridge_constant_facts *facts, size_t count, kernel_constants *out)
 {
     *out = (kernel_constants){0};
-    bool is_asked = args_is_given(given);
-    for (size_t i = 0; i < count && !is_asked; i++) {
-        is_asked = facts[i].is_required;
-    }
-    /* each call of lib.name comes here, most without a constant */
+    /* most kernels have none, and each call of lib.name comes here */
+    bool has_none = !args_is_given(given) && count == 0;
     PyObject *chosen =
-        is_asked ? choose_values(kernel_name, given, facts, count) : PyList_New(0);
+        has_none ? PyList_New(0) : choose_values(kernel_name, given, facts, count);
     int result = -1;
     if (chosen != NULL) {
         /* one byte more: there may be none */
