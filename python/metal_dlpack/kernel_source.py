@@ -20,67 +20,6 @@ DEFAULT_NAME = "program_source"
 _TAKEN_NAMES = {"", "-", "<stdin>", "<built-in>", "<command line>", "<scratch space>"}
 
 
-#: How far arithmetic may be reordered, in the order of C's bridge_math.
-_MATHS = ("safe", "relaxed", "fast")
-#: Metal's versions.  What Metal does with a number that means none is not documented.
-_LANGUAGES = ("2.0", "2.1", "2.2", "2.3", "2.4", "3.0", "3.1", "3.2", "4.0", "4.1")
-
-
-def read(source: str, options: tuple[str, int, Any, Any, Any, Any, Any]) -> tuple[str, int, int]:
-    """The text for the compiler, the place of its math in _MATHS, and the number of its language, 0 for the newest.
-
-    `options` are the function for errors, the newest language (0: nobody knows), math, language, name, defines and
-    include; each of the last five is None where it was not given.
-    """
-    function, newest, math, language, *others = options
-    number = 0
-    if math is None:
-        math = _MATHS[0]
-    _check_choice(f"{function}: math", math, _MATHS, "'safe', 'relaxed' or 'fast'")
-    if language is not None:
-        wanted = "a version of Metal's from '2.0' to '4.1', such as '3.1'"
-        _check_choice(f"{function}: language", language, _LANGUAGES, wanted)
-        major, minor = map(int, language.split("."))
-        number = major << 16 | minor
-        if 0 < newest < number:
-            raise ValueError(
-                f"{function}: language {language!r} is newer than this system's Metal has "
-                f"({newest >> 16}.{newest & 0xFFFF}); leave language= out to get the newest."
-            )
-    name, defines, include = others
-    return compose(source, (name, defines, include, math)), _MATHS.index(math), number
-
-
-def _check_choice(what: str, value: Any, choices: tuple[str, ...], wanted: str) -> None:
-    if not isinstance(value, str):
-        raise TypeError(f"{what} must be a str or None, not {type(value).__name__}.")
-    if value not in choices:
-        raise ValueError(f"{what} must be {wanted}, not {value!r}.")
-
-
-def choose_constants(kernel: str, asked: tuple[Any, list[tuple[str, int, str, bool]]]) -> list[tuple[int, object]]:
-    """(place in the kernel's constants, value) of those that have a value.
-
-    `asked` are the values by name or index, or None, and the kernel's constants: (name, index, type, is it required).
-    """
-    given, constants = asked
-    if given is None:
-        given = {}
-    if not isinstance(given, dict):
-        raise TypeError(f"Library.kernel: constants must be a dict of values by name, not {type(given).__name__}.")
-    keys = [name if name in given else index for name, index, *_ in constants]
-    chosen = [(place, given[key]) for place, key in enumerate(keys) if key in given]
-    if any(is_required and key not in given for key, (*_, is_required) in zip(keys, constants, strict=True)):
-        needed = ", ".join(f"{name!r} ({kind})" for name, _, kind, is_required in constants if is_required)
-        raise TypeError(
-            f"Library.kernel: {kernel!r} cannot be made with the constants {given!r}; it needs values for {needed}."
-        )
-    if len(given) != len(chosen):
-        known = ", ".join(f"{name!r} ({kind})" for name, _, kind, _ in constants) or "none"
-        raise TypeError(f"Library.kernel: {kernel!r} does not have all of the constants {given!r}; it has {known}.")
-    return chosen
-
-
 def compose(source: str, options: tuple[Any, Any, Any, str]) -> str:
     """The text for the compiler; `options` are name, defines and include, each None where it was not given, and math.
 
@@ -137,7 +76,7 @@ def _warn_of_fast_math(text: str, name: str) -> None:
         f"Library: with math='fast' Metal may take NaN and infinity for impossible, and the source asks for them "
         f"({shown}): a Mac may answer otherwise than the software Metal. Give math='safe', the default, or 'relaxed'.",
         RuntimeWarning,
-        stacklevel=4,  # _warn_of_fast_math, compose, read
+        stacklevel=3,
     )
 
 

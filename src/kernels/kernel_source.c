@@ -50,18 +50,81 @@ kernel_source_raise(md_state *state, const char *where, bridge_status status, ch
 
 /* ---- compiling ---- */
 
-static PyObject *
-given_or_none(PyObject *value)
+static const char *const math_names[] = {[BRIDGE_MATH_SAFE] = "safe",
+                                         [BRIDGE_MATH_RELAXED] = "relaxed",
+                                         [BRIDGE_MATH_FAST] = "fast"};
+
+static int
+read_math(const kernel_source *request, bridge_math *out)
 {
-    return value == NULL ? Py_None : value;
+    const char *text;
+    *out = BRIDGE_MATH_SAFE;
+    if (args_text_or_none(request->function, "math", request->math, &text) < 0) {
+        return -1;
+    }
+    for (int i = 0; text != NULL && i < 3; i++) {
+        if (strcmp(text, math_names[i]) == 0) {
+            *out = (bridge_math)i;
+            return 0;
+        }
+    }
+    if (text == NULL) {
+        return 0;
+    }
+    return errors_raise(PyExc_ValueError,
+                        "%s: math must be 'safe', 'relaxed' or 'fast', not '%s'.",
+                        request->function, text);
 }
 
-PyObject *
-kernel_source_text(const kernel_source *request, bridge_compile_options *chosen)
+/* Metal's versions.  What Metal does with a number that means none is not documented. */
+static const char *const language_names[] = {"2.0", "2.1", "2.2", "2.3", "2.4",
+                                             "3.0", "3.1", "3.2", "4.0", "4.1"};
+
+static unsigned
+language_number(const char *text)
+{
+    for (size_t i = 0; i < sizeof language_names / sizeof language_names[0]; i++) {
+        if (strcmp(text, language_names[i]) == 0) {
+            return BRIDGE_LANGUAGE(text[0] - '0', text[2] - '0');
+        }
+    }
+    return 0;
+}
+
+static int
+read_language(const kernel_source *request, unsigned *out)
+{
+    const char *text;
+    *out = 0;
+    if (args_text_or_none(request->function, "language", request->language, &text) < 0) {
+        return -1;
+    }
+    if (text == NULL) {
+        return 0;
+    }
+    *out = language_number(text);
+    if (*out == 0) {
+        return errors_raise(
+            PyExc_ValueError,
+            "%s: language must be a version of Metal's from '2.0' to '4.1', such "
+            "as '3.1', not '%s'.",
+            request->function, text);
+    }
+    unsigned newest = bridge_language_newest();
+    if (newest != 0 && *out > newest) {
+        return errors_raise(PyExc_ValueError,
+                            "%s: language '%s' is newer than this system's Metal has (%u.%u); "
+                            "leave language= out to get the newest.",
+                            request->function, text, newest >> 16, newest & 0xffff);
+    }
+    return 0;
+}
+
+/* The text for Metal's compiler: with the defines, the name and what it includes.  Owned (+1). */
+static PyObject *
+compose_source(const kernel_source *request, const char *math)
 {
     const char *unused;
-    PyObject *text = NULL;
-    int math;
     if (!PyUnicode_Check(request->source)) {
         (void)args_refuse_type(request->function, "source", "a str", request->source);
         return NULL;
@@ -69,20 +132,22 @@ kernel_source_text(const kernel_source *request, bridge_compile_options *chosen)
     if (args_text(request->function, "source", request->source, &unused) < 0) {
         return NULL;
     }
-    PyObject *options =
-        Py_BuildValue("(sIOOOOO)", request->function, bridge_language_newest(),
-                      given_or_none(request->math), given_or_none(request->language),
-                      given_or_none(request->name), given_or_none(request->defines),
-                      given_or_none(request->include));
-    PyObject *read =
-        options == NULL ? NULL : call_python(CALL_SOURCE_READ, request->source, options);
-    if (read != NULL && PyArg_ParseTuple(read, "UiI", &text, &math, &chosen->language)) {
-        chosen->math = (bridge_math)math;
-        Py_INCREF(text);
-    }
-    Py_XDECREF(read);
+    PyObject *name = args_is_given(request->name) ? request->name : Py_None;
+    PyObject *defines = args_is_given(request->defines) ? request->defines : Py_None;
+    PyObject *include = args_is_given(request->include) ? request->include : Py_None;
+    PyObject *options = Py_BuildValue("(OOOs)", name, defines, include, math);
+    PyObject *text =
+        options == NULL ? NULL : call_python(CALL_SOURCE_COMPOSE, request->source, options);
     Py_XDECREF(options);
     return text;
+}
+
+PyObject *
+kernel_source_text(const kernel_source *request, bridge_compile_options *chosen)
+{
+    bool is_read = read_math(request, &chosen->math) == 0 &&
+                   read_language(request, &chosen->language) == 0;
+    return is_read ? compose_source(request, math_names[chosen->math]) : NULL;
 }
 
 bridge_library *
@@ -105,25 +170,53 @@ kernel_source_compile(md_state *state, const char *function, const device_record
 
 /* ---- function constants ---- */
 
-/* [(place in the facts, value)] of the constants that have a value: owned (+1). */
-static PyObject *
-choose_values(PyObject *kernel_name, PyObject *given, const bridge_constant_facts *facts,
-              size_t count)
+/* The value for a constant, by its name or its index: owned (+1).  0: there is none. */
+static int
+find_value(PyObject *given, const bridge_constant_facts *facts, PyObject **out)
 {
-    PyObject *rows = PyList_New(0);
-    for (size_t i = 0; rows != NULL && i < count; i++) {
+    PyObject *keys[] = {PyUnicode_FromString(facts->name),
+                        PyLong_FromUnsignedLong(facts->index)};
+    int result = keys[0] == NULL || keys[1] == NULL ? -1 : 0;
+    *out = NULL;
+    for (int i = 0; i < 2 && result == 0; i++) {
+        *out = Py_XNewRef(PyDict_GetItemWithError(given, keys[i]));
+        result = *out != NULL ? 1 : PyErr_Occurred() ? -1 : 0;
+    }
+    Py_XDECREF(keys[0]);
+    Py_XDECREF(keys[1]);
+    return result;
+}
+
+/* "'align_M' (bool), 'rows' (uint)", of all or of those that must have a value: owned (+1). */
+static PyObject *
+describe(const bridge_constant_facts *facts, size_t count, bool is_all)
+{
+    PyObject *text = PyUnicode_FromString(count == 0 ? "none" : "");
+    const char *before = "";
+    for (size_t i = 0; text != NULL && i < count; i++) {
         char name[METAL_TYPE_NAME_MAX];
+        if (!is_all && !facts[i].is_required) {
+            continue;
+        }
         metal_type type = metal_type_of(facts[i].data_type);
         metal_type_write_name(&type, name);
-        state_append(&rows, Py_BuildValue("(sIsO)", facts[i].name, facts[i].index, name,
-                                          facts[i].is_required ? Py_True : Py_False));
+        Py_SETREF(text,
+                  PyUnicode_FromFormat("%U%s'%s' (%s)", text, before, facts[i].name, name));
+        before = ", ";
     }
-    PyObject *asked = rows == NULL ? NULL : PyTuple_Pack(2, given_or_none(given), rows);
-    PyObject *chosen =
-        asked == NULL ? NULL : call_python(CALL_KERNEL_CONSTANTS, kernel_name, asked);
-    Py_XDECREF(asked);
-    Py_XDECREF(rows);
-    return chosen;
+    return text;
+}
+
+static int
+refuse(PyObject *kernel_name, const char *format, PyObject *given,
+       const bridge_constant_facts *facts, size_t count, bool is_all)
+{
+    PyObject *known = describe(facts, count, is_all);
+    if (known != NULL) {
+        PyErr_Format(PyExc_TypeError, format, kernel_name, given, known);
+        Py_DECREF(known);
+    }
+    return -1;
 }
 
 /* The bytes of one constant behind the values, and that in the list. */
@@ -156,18 +249,31 @@ make_key(const kernel_constants *constants)
 }
 
 static int
-read_values(PyObject *kernel_name, PyObject *chosen, const bridge_constant_facts *facts,
-            kernel_constants *out)
+read_values(PyObject *kernel_name, PyObject *given, const bridge_constant_facts *facts,
+            size_t count, kernel_constants *out)
 {
-    char *bytes = (char *)(out->values + PyList_GET_SIZE(chosen));
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(chosen); i++) {
+    char *bytes = (char *)(out->values + count);
+    for (size_t i = 0; i < count; i++) {
         PyObject *value;
-        Py_ssize_t place;
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(chosen, i), "nO", &place, &value) ||
-            add_value(kernel_name, value, &facts[place], out, bytes + i * KERNEL_NUMBER_MAX) <
-                0) {
+        int is_given = find_value(given, &facts[i], &value);
+        if (is_given == 0 && facts[i].is_required) {
+            return refuse(kernel_name,
+                          "Library.kernel: %R cannot be made with the constants %R; it needs "
+                          "values for %U.",
+                          given, facts, count, false);
+        }
+        int result = is_given != 1 ? is_given
+                                   : add_value(kernel_name, value, &facts[i], out,
+                                               bytes + i * KERNEL_NUMBER_MAX);
+        Py_XDECREF(value);
+        if (result < 0) {
             return -1;
         }
+    }
+    if ((size_t)PyDict_GET_SIZE(given) != out->count) {
+        return refuse(kernel_name,
+                      "Library.kernel: %R does not have all of the constants %R; it has %U.",
+                      given, facts, count, true);
     }
     out->key = make_key(out);
     return out->key == NULL ? -1 : 0;
@@ -178,20 +284,22 @@ kernel_constants_read(PyObject *kernel_name, PyObject *given,
                       const bridge_constant_facts *facts, size_t count, kernel_constants *out)
 {
     *out = (kernel_constants){0};
-    /* most kernels have none, and each call of lib.name comes here */
-    bool has_none = !args_is_given(given) && count == 0;
-    PyObject *chosen =
-        has_none ? PyList_New(0) : choose_values(kernel_name, given, facts, count);
-    int result = -1;
-    if (chosen != NULL) {
-        /* one byte more: there may be none */
-        out->values = PyMem_Malloc((size_t)PyList_GET_SIZE(chosen) *
-                                       (sizeof(bridge_constant) + KERNEL_NUMBER_MAX) +
-                                   1);
-        result = out->values != NULL ? read_values(kernel_name, chosen, facts, out)
-                                     : (PyErr_NoMemory(), -1);
+    if (args_is_given(given) && !PyDict_Check(given)) {
+        return args_refuse_type("Library.kernel", "constants", "a dict of values by name",
+                                given);
     }
-    Py_XDECREF(chosen);
+    PyObject *values = args_is_given(given) ? Py_NewRef(given) : PyDict_New();
+    /* one byte more: there may be none */
+    out->values = PyMem_Malloc(count * (sizeof(bridge_constant) + KERNEL_NUMBER_MAX) + 1);
+    int result = values == NULL ? -1 : 0;
+    if (out->values == NULL) {
+        PyErr_NoMemory();
+        result = -1;
+    }
+    if (result == 0) {
+        result = read_values(kernel_name, values, facts, count, out);
+    }
+    Py_XDECREF(values);
     if (result < 0) {
         kernel_constants_free(out);
     }

@@ -20,8 +20,7 @@
     X(CALL_ABSENT_TEXT, "metal_dlpack.absent_names", "text_of") \
     X(CALL_REFUSED_TARGET, "metal_dlpack.refusals", "of_target") \
     X(CALL_REFUSED_EXPORT, "metal_dlpack.refusals", "of_numpy") \
-    X(CALL_SOURCE_READ, "metal_dlpack.kernel_source", "read") \
-    X(CALL_KERNEL_CONSTANTS, "metal_dlpack.kernel_source", "choose_constants") \
+    X(CALL_SOURCE_COMPOSE, "metal_dlpack.kernel_source", "compose") \
     X(CALL_SOURCE_INSTANTIATE, "metal_dlpack.language.templates", "instantiate") \
     X(CALL_KERNEL_ORDER, "metal_dlpack.language.signatures", "order") \
     X(CALL_SOURCE_ERROR, "metal_dlpack.compile_errors", "error_of") \
