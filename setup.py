@@ -29,6 +29,7 @@ MACOS_TARGET = "14.0"
 EXPORTS = "src/module/exports.map"
 START = "python/metal_dlpack.pth"
 SOFTMETAL = "src/softmetal"
+WITHOUT_MAC = "src/without_mac"
 #: Where the headers lie that go into the wheel.
 HEADERS = "python"
 
@@ -96,11 +97,11 @@ def link_args() -> list[str]:
 
 
 def core_extension() -> Extension:
-    """Every file of src/; on a Mac without the folder that stands in for Metal there."""
+    """Every file of src/; on a Mac without what stands in for Metal, and without its glue."""
     sources = sorted(glob("src/**/*.[cm]", recursive=True))
     include_dirs = ["src", HEADERS, dlpack_include()]
     if IS_MAC:
-        sources = [name for name in sources if not name.startswith(SOFTMETAL)]
+        sources = [name for name in sources if not name.startswith((SOFTMETAL, WITHOUT_MAC))]
     else:
         include_dirs.append(SOFTMETAL)  # <Metal/Metal.h>, <Foundation/Foundation.h>
     return Extension(

@@ -20,7 +20,7 @@ from mutant_python import Function
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = (
     *("arithmetic", "copy", "bridge", "metal", "python", "values"),
-    *("streams", "array", "exchange", "kernels", "module"),
+    *("streams", "array", "exchange", "kernels", "module", "without_mac"),
 )
 
 

@@ -18,6 +18,8 @@
 #include "values/dtype_type.h"
 #include "values/layout_type_object.h"
 
+module_part *module_parts;
+
 static PyObject *
 core_types(PyObject *module, PyObject *Py_UNUSED(unused))
 {
@@ -64,18 +66,21 @@ make_call_constants(md_state *state)
 static int
 add_functions(PyObject *module)
 {
-    PyMethodDef *const lists[] = {device_functions,           storage_mode_functions,
-                                  memory_functions,           numpy_memory_functions,
-                                  array_make_functions,       asarray_functions,
-                                  dlpack_import_functions,    shares_memory_functions,
-                                  capture_functions,          explain_functions,
-                                  refusal_functions,          softmetal_probe_functions,
-                                  softmetal_record_functions, softmetal_counts_functions,
-                                  threads_functions,          work_facts_functions,
-                                  kernel_functions,           timeline_functions,
-                                  residency_functions};
+    PyMethodDef *const lists[] = {device_functions,        storage_mode_functions,
+                                  memory_functions,        numpy_memory_functions,
+                                  array_make_functions,    asarray_functions,
+                                  dlpack_import_functions, shares_memory_functions,
+                                  capture_functions,       explain_functions,
+                                  refusal_functions,       threads_functions,
+                                  work_facts_functions,    kernel_functions,
+                                  timeline_functions,      residency_functions};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         if (PyModule_AddFunctions(module, lists[i]) < 0) {
+            return -1;
+        }
+    }
+    for (const module_part *part = module_parts; part != NULL; part = part->next) {
+        if (part->functions != NULL && PyModule_AddFunctions(module, part->functions) < 0) {
             return -1;
         }
     }
@@ -111,12 +116,16 @@ core_exec(PyObject *module)
     }
     if (threads_read_variable() < 0 || layout_type_prepare(state) < 0 ||
         stream_current_prepare(state) < 0 || c_api_add_capsule(module) < 0 ||
-        softmetal_torch_add(module) < 0 || metal_type_add_names(module) < 0) {
+        metal_type_add_names(module) < 0 || dtype_type_add_names(module, state) < 0) {
         return -1;
     }
+    for (const module_part *part = module_parts; part != NULL; part = part->next) {
+        if (part->add != NULL && part->add(module) < 0) {
+            return -1;
+        }
+    }
     stream_lost_watch();
-    softmetal_compiler_install();
-    return dtype_type_add_names(module, state);
+    return 0;
 }
 
 static int

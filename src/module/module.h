@@ -19,11 +19,6 @@ extern PyMethodDef memory_functions[];
 extern PyMethodDef numpy_memory_functions[];
 /* shares_memory.c */
 extern PyMethodDef shares_memory_functions[];
-/* softmetal_probe.c: counts and reports of the software Metal, for tests; nothing on a Mac. */
-extern PyMethodDef softmetal_counts_functions[];
-extern PyMethodDef softmetal_probe_functions[];
-/* softmetal_record.c: tells softmetal/report/ what ran and what was found; nothing on a Mac. */
-extern PyMethodDef softmetal_record_functions[];
 /* threads.c: how many threads a large copy on the CPU may use. */
 extern PyMethodDef threads_functions[];
 /* timeline_records.c: what a timeline recorded. */
@@ -35,13 +30,14 @@ extern PyMethodDef work_facts_functions[];
  * or -1 with an exception. */
 int c_api_add_capsule(PyObject *module);
 
-/* softmetal_compiler.c: from now on the software Metal compiles by softmetal.msl, which is
- * imported when it first does.  Nothing on a Mac. */
-void softmetal_compiler_install(void);
+/* What a floor above adds to the module, and names itself before any module is made. */
+typedef struct module_part {
+    PyMethodDef *functions;       /* NULL: none */
+    int (*add)(PyObject *module); /* at the end; 0, or -1 with an exception; NULL: nothing */
+    struct module_part *next;
+} module_part;
 
-/* softmetal_torch.c: puts _softmetal_torch, a table for softmetal/torch/, into the module.
- * 0, or -1 with an exception. */
-int softmetal_torch_add(PyObject *module);
+extern module_part *module_parts; /* module.c; the first; NULL on a Mac */
 
 /* threads.c: reads METAL_DLPACK_NUM_THREADS, once a process.  -1: its RuntimeWarning was made
  * an exception. */

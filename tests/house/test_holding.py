@@ -11,7 +11,7 @@ import re
 
 from places import SRC
 
-FOLDERS = ("array", "exchange", "kernels", "module", "python", "streams", "values")
+FOLDERS = ("array", "exchange", "kernels", "module", "python", "streams", "values", "without_mac")
 
 #: What gives something borrowed: the variable is what the call is assigned to, or the address that it takes last.
 BORROWS = [

@@ -1,20 +1,19 @@
-/* softmetal_torch.c: gives metal_dlpack/torch_mps its table; nothing on a Mac.
+/* softmetal_torch.c: gives metal_dlpack/torch_mps its table.
  *
  * Calls:   metal_bridge.h and storage.h, as any library beside ours would use Metal: its queue is not
  *          our stream, and what it does is ordered with our work as torch's is on a Mac.
  * Threads: any, without the GIL.
  */
-#include "module/module.h"
+#include "without_mac/without_mac.h"
 
-#ifndef __APPLE__
 #include "kernels/kernel_object.h"
 #include "metal/pool.h"
 #include "metal/storage.h"
-#include "module/softmetal_turn.h"
 #include "python/waiting.h"
 #include "softmetal/settings.h"
 #include "softmetal/softmetal.h"
 #include "softmetal/torch/metal.h"
+#include "without_mac/softmetal_turn.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -362,10 +361,3 @@ softmetal_torch_add(PyObject *module)
     Py_XDECREF(capsule);
     return result;
 }
-#else
-int
-softmetal_torch_add(PyObject *Py_UNUSED(module))
-{
-    return 0;
-}
-#endif

@@ -1,20 +1,19 @@
-/* softmetal_compiler.c: gives the software Metal its compiler; nothing on a Mac.
+/* softmetal_compiler.c: gives the software Metal its compiler.
  *
  * Calls:   softmetal/msl/for_softmetal.py, softmetal/report/silences.py; compiler.h.
  * Threads: any, best without the GIL, which is taken: in whatever interpreter the thread belongs
  *          to, since texts go in and come out, and no object stays.
  */
-#include "module/module.h"
+#include "without_mac/without_mac.h"
 
-#ifndef __APPLE__
 #include <stdlib.h>
 #include <string.h>
 
-#include "module/softmetal_turn.h"
 #include "python/call_python.h"
 #include "python/errors.h"
 #include "softmetal/compiler.h"
 #include "softmetal/settings.h"
+#include "without_mac/softmetal_turn.h"
 
 #define ERROR_INTERNAL 2 /* MTLLibraryErrorInternal */
 
@@ -269,15 +268,10 @@ name_lines(const char *image_path, const uint64_t *addresses, size_t count,
     softmetal_turn_end(&turn);
 }
 
-void
-softmetal_compiler_install(void)
+int
+softmetal_compiler_install(PyObject *Py_UNUSED(module))
 {
     static const softmetal_compiler compiler = {open_text, compile_text, name_lines};
     softmetal_set_compiler(&compiler);
+    return 0;
 }
-#else
-void
-softmetal_compiler_install(void)
-{
-}
-#endif

@@ -1,11 +1,10 @@
-/* softmetal_counts.c: what counted launches found, as Python's values; nothing on a Mac.
+/* softmetal_counts.c: what counted launches found, as Python's values.
  *
  * Calls:   softmetal/checker/counts.h; softmetal/counting/ makes something of it.
  * Threads: the GIL is held.
  */
-#include "module/module.h"
+#include "without_mac/without_mac.h"
 
-#ifndef __APPLE__
 #include <string.h>
 
 #include "python/args.h"
@@ -149,6 +148,3 @@ PyMethodDef softmetal_counts_functions[] = {
                "The oldest launch of a tag that was not taken yet, or None.")},
     {NULL, NULL, 0, NULL},
 };
-#else
-PyMethodDef softmetal_counts_functions[] = {{NULL, NULL, 0, NULL}};
-#endif

@@ -4,17 +4,16 @@
  * Threads: any, without the GIL, which is taken.  What Python raises is dropped: the launch is none
  *          of a report's.
  */
-#include "module/module.h"
+#include "without_mac/without_mac.h"
 
-#ifndef __APPLE__
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/kernel_call.h"
 #include "kernels/kernel_object.h"
-#include "module/softmetal_turn.h"
 #include "python/call_python.h"
 #include "softmetal/checker/recorder.h"
+#include "without_mac/softmetal_turn.h"
 
 /* False: Python answers with False.  Steals `values`; NULL: an exception is set. */
 static bool
@@ -197,6 +196,3 @@ PyMethodDef softmetal_record_functions[] = {
                "Tell softmetal.report.recording of each launch and finding, or nobody.")},
     {NULL, NULL, 0, NULL},
 };
-#else
-PyMethodDef softmetal_record_functions[] = {{NULL, NULL, 0, NULL}};
-#endif

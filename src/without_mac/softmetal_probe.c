@@ -1,11 +1,10 @@
 /* softmetal_probe.c: counts and reports of the software Metal, for tests.
  *
- * Calls:   softmetal.h only; on a Mac the list of functions is empty.
+ * Calls:   softmetal.h only.
  * Threads: the GIL is held.
  */
-#include "module/module.h"
+#include "without_mac/without_mac.h"
 
-#ifndef __APPLE__
 #include "array/array.h"
 #include "python/args.h"
 #include "softmetal/softmetal.h"
@@ -106,6 +105,3 @@ PyMethodDef softmetal_probe_functions[] = {
                "Change a setting of the running software Metal; None: its default.")},
     {NULL, NULL, 0, NULL},
 };
-#else
-PyMethodDef softmetal_probe_functions[] = {{NULL, NULL, 0, NULL}};
-#endif
