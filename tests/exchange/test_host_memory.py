@@ -185,24 +185,27 @@ def test_no_bytes_make_an_empty_buffer():
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="counts resident pages by /proc")
-def test_a_gib_is_shared_in_microseconds_and_none_of_it_is_read():
+def test_a_gib_is_shared_as_fast_as_two_pages_and_none_of_it_is_read():
     def resident_bytes():
         with open("/proc/self/statm") as file:
             return int(file.read().split()[1]) * PAGE
 
+    def fastest(x):
+        times = []
+        for _ in range(20):
+            begin = time.perf_counter()
+            a = md.from_dlpack(x, copy=False)
+            times.append(time.perf_counter() - begin)
+            assert a.nbytes == x.nbytes
+            del a
+        return min(times)
+
     x = np.empty(GIB // 4, np.float32)  # no page of it is there yet
-    md.from_dlpack(np.empty(9), copy=False)
+    small = fastest(np.empty(2 * PAGE // 4, np.float32))
     before = resident_bytes()
-    times = []
-    for _ in range(20):
-        begin = time.perf_counter()
-        a = md.from_dlpack(x, copy=False)
-        times.append(time.perf_counter() - begin)
-        assert a.nbytes == GIB
-        del a
+    assert fastest(x) < 20 * small  # a GiB that is read or copied takes ten thousand times as long
     gc.collect()
     a = md.asarray(x, copy=False)
-    assert min(times) < 200e-6
     assert resident_bytes() - before < 8 << 20
     a[GIB // 4 - 1] = 5
     assert x[-1] == 5
