@@ -77,7 +77,9 @@ def instances():
 
 
 @pytest.mark.long
-def test_it_runs(live_buffers, subtests):
+def test_it_runs(live_buffers, subtests, monkeypatch, tmp_path):
+    monkeypatch.setenv("METAL_CAPTURE_ENABLED", "1")
+    monkeypatch.chdir(tmp_path)  # where the trace goes
     for name, function in functions().items():
         if inspect.iscoroutinefunction(function):
             continue
