@@ -252,7 +252,8 @@ def spans_of(given: str, text: str) -> list[tuple[int, int]]:
 def place_of_given(given: dict) -> tuple[str, int, int] | None:
     """(file, start, end) of what it replaces: in the function, or outside of all in the file, or the one such place."""
     found = []
-    for file in sources():
+    named = given["name"].split()[0]
+    for file in sorted(sources(), key=lambda file: file != named):  # another may have a function of that name
         text = (ROOT / file).read_text()
         places = spans_of(given["text"], text)
         found += [(file, *span) for span in places]
@@ -260,7 +261,7 @@ def place_of_given(given: dict) -> tuple[str, int, int] | None:
             inside = [span for span in places if function.start <= span[0] < function.end]
             if function.name == given["function"] and len(inside) >= given["nth"]:
                 return file, *inside[given["nth"] - 1]
-    own = [place for place in found if place[0] == given["name"].split()[0] and not given["function"]]
+    own = [place for place in found if place[0] == named and not given["function"]]
     return own[given["nth"] - 1] if len(own) >= given["nth"] else found[0] if len(found) == 1 else None
 
 
