@@ -39,6 +39,24 @@ the oracle only; "hand-made" are tensors made field by field, good and bad, thro
 Metal the frameworks take part with what their CPU builds do: torch and tvm-ffi carry kDLMetal tensors there.
 """
 
+ENDINGS = """
+## Deleters, and the end of things
+
+- **Ours** (`managed_tensor.c`) touch no Python: any thread, with or without the GIL, in any order, also while the
+  interpreter ends and after it. They free the MTLBuffer when they are the last.
+- **Others'** are called once, with the GIL of the interpreter that imported the tensor, and never with an exception
+  set; one that they leave behind is dropped. The last reference may go on a thread without the GIL: then the tensor
+  waits on a list, which a pending call, the next import or export, or the end of the interpreter empties
+  (`owners.c`).
+- **While the interpreter ends** what is on the list is let go when the module is collected. **After it** foreign
+  tensors and Python owners are left alone: their deleters may need what is gone.
+- **Sub-interpreters** have modules, types and lists of their own. A tensor may cross; its owner is let go in the
+  interpreter it came from. When that has ended before, a foreign tensor that it imported is left alone.
+- **After fork()** the child may look at shared memory and let everything go, silently. It cannot talk to Metal: such a
+  call raises MetalError.
+- **On Metal's own threads** (completion handlers) nothing of Python runs.
+"""
+
 
 def places():
     """Rule: `file.c: function` for each function whose comment names it."""
@@ -106,7 +124,7 @@ def document(kept, held):
             against = sorted({peer for _, peers in held[identifier] for peer in peers}) or ["hand-made"]
             row = (f"`{identifier}`", sentence, source, cell(kept[identifier]), cell(names), ", ".join(against))
             text.append("| " + " | ".join(row) + " |")
-    return "\n".join(text) + "\n"
+    return "\n".join(text) + "\n" + ENDINGS
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ import types
 import numpy as np
 import pytest
 from dlpack_structs import Producer
-from objc_messages import encode_fill, pool, send
-from recipes import recipe
+from objc_messages import encode_fill, gpu_fill, pool, send
+from recipes import all_recipes, recipe
 
 import metal_dlpack as md
 from metal_dlpack import sync
@@ -57,6 +57,18 @@ def queue(foreign_queue):
     return Queue(foreign_queue)
 
 
+def test_there_are_as_many_recipes_as_are_run_here():
+    assert len(all_recipes(SYNCHRONISATION)) == 7 + 6  # the pictures' recipes: tests/house/test_pages.py
+    assert len(all_recipes("metal_stream.md")) == 2
+
+
+def test_the_page_begins_with_a_copy_that_returns_before_it_is_done(capsys):
+    names = {"md": md, "a": md.asarray([1.0, 2.0])}
+    exec(recipe(SYNCHRONISATION, "name a stream:").replace("print", "running = not s.query()\nprint"), names)
+    assert names["running"]
+    assert capsys.readouterr().out == "[1.0, 2.0]\n"
+
+
 def test_tasks_wait_for_streams():
     import asyncio
 
@@ -93,6 +105,37 @@ def test_kernels_by_hand_with_pyobjc(queue):
     assert names["after"].query()
     result.copy_from(a, stream=other)
     assert result.tolist() == [5] * 64
+
+
+def test_a_kernel_in_another_language(queue, shared_event):
+    """The four numbers of __metal_stream__ in, an event of one's own out; nobody waits on the CPU in between."""
+    a, result, stream = md.zeros(64, "uint8"), md.zeros(64, "uint8"), md.Stream()
+    a.fill(1, stream=md.Stream())
+    _, _, event, value = a.__metal_stream__()
+    commands = queue.commandBuffer()
+    commands.encode("encodeWaitForEvent:value:", event, value)
+    encode_fill(commands.handle, a.buffer.handle, 6, 64)
+    commands.encode("encodeSignalEvent:value:", shared_event, 1)
+    commands.commit()
+    moment = md.Event.from_handle(shared_event, 1)
+    assert not moment.query()
+    stream.wait(moment)
+    result.copy_from(a, stream=stream)
+    assert result.tolist() == [6] * 64
+    moment.wait()
+
+
+def test_any_other_framework_takes_one_line():
+    class Tensor(Producer):
+        pass
+
+    waits = []
+    its = types.SimpleNamespace(Tensor=Tensor, synchronize=lambda: waits.append("its"))
+    exec(recipe(SYNCHRONISATION, "**Any other framework:**"), {"md": md, "its": its})
+    buffer = md.Buffer(64)
+    md.from_dlpack(Tensor(data=buffer.handle, device=(8, 0)))
+    assert waits == ["its"]
+    md.register_sync(Tensor, None)
 
 
 @pytest.mark.parametrize("package", ["tvm", "tvm_ffi"])
@@ -150,3 +193,13 @@ def test_a_producer_in_ten_lines(queue, shared_event):
     assert lent.stream.flushes == 1
     assert result.tolist() == [7] * 64
     assert np.asarray(md.from_dlpack(lent)).tolist() == [7] * 64
+
+
+def test_work_that_nobody_was_told_of_is_waited_for_with_the_event(queue):
+    """We do not know which buffers a kernel used: after.wait() is what to call."""
+    array = md.zeros(64, "uint8")
+    stream = md.Stream.from_handle(queue)
+    gpu_fill(array.buffer.handle, 9, 64, queue=queue.handle, waits=False)
+    assert array.__metal_stream__()[3] == 0
+    stream.record().wait()
+    assert array.tolist() == [9] * 64
