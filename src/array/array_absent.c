@@ -184,8 +184,8 @@ absent_get(PyObject *op, void *name)
     if (text != NULL) {
         PyErr_SetObject(PyExc_AttributeError, text);
     }
-    else if (PyErr_ExceptionMatches(
-                 PyExc_ImportError)) { /* Python ends, and imports nothing more */
+    else if (PyErr_ExceptionMatches(PyExc_ImportError)) {
+        /* Python ends, and imports nothing more */
         PyErr_Format(PyExc_AttributeError, "%s has no attribute '%s'.", name_of(op),
                      (const char *)name);
     }

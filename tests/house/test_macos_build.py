@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from places import INSIDE, PACKAGES, ROOT, SRC, dlpack_include
+from places import INSIDE, PACKAGES, ROOT, SRC, dlpack_include, sources_of_a_mac
 
 pytest.importorskip("ziglang", reason="the compiler for macOS is the ziglang package")
 
@@ -92,8 +92,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def built(folder):
     """{source name: object} of the whole extension module, warnings as errors."""
-    here_alone = {clang.SOFTMETAL, SRC / "without_mac"}
-    sources = [path for path in sorted(SRC.rglob("*.[cm]")) if not here_alone & set(path.parents)]
+    sources = sources_of_a_mac()
     objects = {source.name: folder / f"{source.name}.o" for source in sources}
 
     def compile_one(source: Path):

@@ -13,7 +13,7 @@ import dist
 import pytest
 from checkouts import checkout, setup
 from children import output_of, run_child
-from places import PACKAGES, ROOT, SRC
+from places import PACKAGES, ROOT, sources_of_a_mac
 
 import dlpack_conformance
 import metal_dlpack as md
@@ -216,9 +216,7 @@ def test_on_a_mac_every_file_is_compiled_for_metal_and_linked_with_it(tmp_path):
     compiled = {call[call.index("-c") + 1]: call for _, call in calls if "-c" in call}
     for question in [source for source in compiled if not source.startswith("src/")]:
         del compiled[question]  # setup.py's own
-    elsewhere = {SRC / "softmetal", SRC / "without_mac"}
-    ours = [path for path in SRC.rglob("*.[cm]") if not elsewhere & set(path.parents)]
-    assert set(compiled) == {str(path.relative_to(ROOT)) for path in ours}
+    assert set(compiled) == {str(path.relative_to(ROOT)) for path in sources_of_a_mac()}
     for source, call in compiled.items():
         assert ("-fno-objc-arc" in call) == source.endswith(".m"), source
         assert "-Isrc/softmetal" not in call, source

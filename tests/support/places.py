@@ -17,6 +17,12 @@ SUPPORT = TESTS / "support"
 C_FILES = TESTS / "c"
 
 
+def sources_of_a_mac() -> list[Path]:
+    """Every C and Objective-C file of src/ but what stands in for Metal, and its glue."""
+    here_alone = {SRC / "softmetal", SRC / "without_mac"}
+    return [path for path in sorted(SRC.rglob("*.[cm]")) if not here_alone & set(path.parents)]
+
+
 def python_files(folder: Path) -> list[Path]:
     """Its modules, without the copies that building the kit's wheel leaves in kit/build."""
     return [path for path in sorted(folder.rglob("*.py")) if KIT / "build" not in path.parents]

@@ -39,8 +39,8 @@ typedef struct soft_slot {
  */
 typedef struct soft_lane {
     pthread_mutex_t lock;
-    pthread_cond_t
-        work; /* the worker alone waits: something is committed, or the process exits */
+    /* the worker alone waits: something is committed, or the process exits */
+    pthread_cond_t work;
     pthread_cond_t room; /* each place that is left wakes one who waits for it */
     long references;
     TAILQ_HEAD(, soft_slot) slots;
