@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import stream_programs
 from children import output_of
+from eventually import PATIENCE
 from held_work import held
 from objc_messages import foreign_buffer, send
 
@@ -337,7 +338,7 @@ def test_arrays_say_what_to_wait_for(slow):
     array.copy_to(dst, stream=reader)
     array.copy_to(md.zeros(64), stream=md.Stream())
     _, queue, event, value = array.__metal_stream__()
-    assert md.Event.from_handle(event, value).wait(10)
+    assert md.Event.from_handle(event, value).wait(PATIENCE)
     assert stream.record().wait() and dst.tolist() == [1] * 64
 
 

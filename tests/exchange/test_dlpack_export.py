@@ -12,6 +12,7 @@ import threading
 import numpy as np
 import pytest
 from dlpack_structs import IS_COPIED, IS_PADDED, READ_ONLY, open_capsule
+from eventually import PATIENCE
 from held_work import held
 from machine import tries
 
@@ -273,6 +274,6 @@ def test_a_copy_made_for_an_export_is_ordered_on_the_stream_that_is_named():
         capsule = array.__dlpack__(stream=target, copy=True, max_version=(1, 3))
         copy = md.from_dlpack(capsule, stream=-1)
         event = md.Event.from_handle(*copy.__metal_stream__()[2:])
-    assert target.record().wait(5)
+    assert target.record().wait(PATIENCE)
     assert event.query()
     assert copy.tolist() == [3] * 64

@@ -11,7 +11,7 @@ import ctypes
 
 import numpy as np
 import pytest
-from eventually import until
+from eventually import PATIENCE, until
 from held_work import gate, held
 from law_programs import build_library
 from objc_messages import encode_fill, pool, send
@@ -248,7 +248,7 @@ def test_each_stream_of_torch_s_is_waited_for_on_the_gpu_by_itself(torch_queue, 
                 results[number] = md.from_dlpack(tensor, stream=stream).copy(stream=stream)
                 ready[number] = stream.record()
         assert torch_queue.loaded.standin_commits() == 2, "torch's work must be on its way"
-        assert ready[2].wait(10)
+        assert ready[2].wait(PATIENCE)
         assert not ready[1].query()
     for number, result in results.items():
         assert np.asarray(result).view("uint8").tolist() == [number] * 256
@@ -275,7 +275,7 @@ def test_values_reach_each_queue_of_torch_s_in_order(torch_queue):
 
     with concurrent.futures.ThreadPoolExecutor(5) as threads:
         moments = [moment for some in threads.map(work, [0, 0, 1, 1, 2]) for moment in some]
-    assert len(moments) == 100 and all(moment.wait(10) for moment in moments)
+    assert len(moments) == 100 and all(moment.wait(PATIENCE) for moment in moments)
     assert [torch_queue.loaded.standin_retains(number) for number in range(3)] == [1, 1, 1]
 
 

@@ -72,6 +72,7 @@ class Owner:
     """Owns a part of an arena."""
 
 
+@functools.cache  # a compile takes its time, and the GPU is held back meanwhile
 def kernel_of_two():
     source = "kernel void k(device uchar *to, device const uchar *from) { to[0] = from[0]; }"
     return md.kernel(f"#include <metal_stdlib>\nusing namespace metal;\n{source}")

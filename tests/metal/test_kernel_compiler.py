@@ -82,7 +82,7 @@ compile_really, together = msl.open_library, threading.Barrier(4)
 
 
 def compile_slowly(*arguments, **options):
-    together.wait(30)  # all of them are inside, so none holds a lock that another wants
+    together.wait(120)  # all of them are inside, so none holds a lock that another wants
     return compile_really(*arguments, **options)
 
 
@@ -96,7 +96,7 @@ threads = [threading.Thread(target=names, args=(i,)) for i in range(4)]
 for thread in threads:
     thread.start()
 for thread in threads:
-    thread.join(60)
+    thread.join()
 print(*[name for name, in results])
 """)
         == "k0 k1 k2 k3\n"

@@ -12,6 +12,7 @@ import threading
 import numpy as np
 import pytest
 from children import output_of
+from eventually import PATIENCE
 
 import metal_dlpack as md
 
@@ -170,7 +171,7 @@ def test_another_thread_cannot_leave_it_and_nothing_changes():
 
 def test_one_object_is_entered_by_two_threads_at_once():
     context = md.numpy_memory()
-    barrier = threading.Barrier(2, timeout=30)
+    barrier = threading.Barrier(2, timeout=PATIENCE)
 
     def work(is_first):
         with context:

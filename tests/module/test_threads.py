@@ -6,7 +6,7 @@ import time
 
 import pytest
 from children import run_child
-from eventually import until
+from eventually import PATIENCE, until
 
 import metal_dlpack as md
 
@@ -92,7 +92,7 @@ def test_no_thread_is_started_before_it_is_needed_and_none_stays(number):
     time.sleep(0.02)
     assert max(seen) == before + 1  # the watcher
     other = md.zeros((2000, 2000))
-    end = time.monotonic() + 20  # a busy machine may leave the watcher no moment of a copy
+    end = time.monotonic() + PATIENCE  # a busy machine may leave the watcher no moment of a copy
     while max(seen) <= before + 1 and time.monotonic() < end:
         other.copy_from(large.T)
     is_over.set()

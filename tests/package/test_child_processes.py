@@ -9,7 +9,7 @@ import time
 
 import pytest
 from children import is_running, run_child
-from eventually import until
+from eventually import PATIENCE, until
 from places import KIT, PACKAGES, ROOT, python_files, python_path
 
 #: A module that hangs when it is imported, with a process of its own; both write down who they are.
@@ -93,7 +93,7 @@ def test_a_child_ends_with_a_parent_that_is_stopped(started, arguments, number):
     parent, pids = started(arguments, "time.sleep(60)")
     parent.send_signal(number)
     until(lambda: not any(map(is_running, pids)))
-    parent.wait(20)
+    parent.wait(PATIENCE)
 
 
 def test_a_child_that_watches_its_parent_ends_its_group_after_it(tmp_path):

@@ -9,7 +9,7 @@ import threading
 import numpy as np
 import pytest
 from children import output_of, run_child
-from eventually import until
+from eventually import PATIENCE, until
 from held_work import held
 from objc_messages import gpu_fill, pool, send
 
@@ -188,7 +188,7 @@ def test_an_event_is_reached_when_the_work_before_it_is_done():
         assert not event.query()
         assert event.wait(0) is False
         assert event.wait(0.005) is False
-    assert event.wait(10) is True
+    assert event.wait(PATIENCE) is True
     assert event.query() and event.wait(0)
 
 
@@ -213,7 +213,7 @@ def test_an_event_of_others_is_waited_for(shared_event):
     assert not event.query() and not event.wait(0.01)
     timer = threading.Timer(0.05, lambda: send(shared_event, "setSignaledValue:", 7, result=None))
     timer.start()
-    assert event.wait(10) and event.query()
+    assert event.wait(PATIENCE) and event.query()
     timer.join()
     assert md.Event.from_handle(shared_event, 2**64 - 1).value == 2**64 - 1
 
@@ -244,7 +244,7 @@ def test_work_that_ends_elsewhere_does_not_end_a_wait(shared_event):
 
     worker = threading.Thread(target=work)
     worker.start()
-    assert event.wait(5) is True
+    assert event.wait(PATIENCE) is True
     worker.join()
 
 
@@ -258,7 +258,7 @@ def test_a_queue_waits_for_another_on_the_gpu():
         two.wait(first)
         second = two.record()
         assert not second.wait(0.05), "the second queue ran ahead of what it waits for"
-    assert second.wait(10) and first.wait(10)
+    assert second.wait(PATIENCE) and first.wait(PATIENCE)
 
 
 @pytest.mark.parametrize("what", ["stream", "foreign"])
@@ -278,8 +278,8 @@ def test_a_queue_waits_for_whatever_has_metal_stream(what, settings, shared_even
     event = waiting.record()
     assert not event.wait(0.03)
     send(shared_event, "setSignaledValue:", 1, result=None)
-    assert event.wait(10)
-    assert shut.wait(10)
+    assert event.wait(PATIENCE)
+    assert shut.wait(PATIENCE)
     until(lambda: send(shared_event, "retainCount") == references)
 
 
@@ -350,7 +350,7 @@ def test_a_failure_is_told_once_with_metals_words_and_the_stream_stays_usable(wa
         waits[wait]()
     waits[wait]()
     stream.synchronize()
-    assert stream.record().wait(5)
+    assert stream.record().wait(PATIENCE)
 
 
 def test_those_that_wait_for_failed_work_go_on(settings):
@@ -358,7 +358,7 @@ def test_those_that_wait_for_failed_work_go_on(settings):
     settings(fail="commit@1=3")
     event = one.record()
     two.wait(event)
-    assert two.record().wait(5)
+    assert two.record().wait(PATIENCE)
     settings(fail=None)
     with pytest.raises(md.MetalError, match="PageFault, 3"):
         one.synchronize()

@@ -3,7 +3,8 @@
 import time
 from collections.abc import Callable
 
-PATIENCE = 20  # seconds, which pass only in a test that fails
+#: Seconds, which pass only in a test that fails: AddressSanitizer with long call stacks makes a compile ten times slower.
+PATIENCE = 120
 
 
 def until(holds: Callable[[], object], patience: float = PATIENCE) -> None:

@@ -7,11 +7,10 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
+from eventually import PATIENCE
 from objc_messages import pool, send
 
 import metal_dlpack as md
-
-PATIENCE = 20  # seconds, which pass only in a test that fails
 
 
 @contextlib.contextmanager

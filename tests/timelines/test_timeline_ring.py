@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from eventually import PATIENCE
 from held_work import held
 
 import metal_dlpack as md
@@ -131,7 +132,7 @@ def test_what_began_in_another_timeline_is_not_in_it():
     made = []
     copies = threading.Thread(target=lambda: [made.append(long.copy() is None) for _ in iter(is_over.is_set, True)])
     copies.start()
-    begins, crossed, end = [], 0, time.monotonic() + 30
+    begins, crossed, end = [], 0, time.monotonic() + PATIENCE
     while not (begins and crossed) and time.monotonic() < end:
         with md.timeline():  # a copy begins here, and ends in the next one
             time.sleep(0.005)
