@@ -19,7 +19,6 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from children import output_of, run_child
-from eventually import PATIENCE
 from file_cases import bytes_of, entry, gguf_bytes, safetensors_bytes
 from machine import SANITIZER, tries
 from places import DOCS, ROOT
@@ -614,7 +613,7 @@ def test_a_hole_of_any_length_is_refused_before_it_is_read(tmp_path, name):
     start = time.monotonic()
     with pytest.raises(FileFormatError, match=SPARSE[name][1]):
         md.open(path)
-    assert time.monotonic() - start < PATIENCE
+    assert time.monotonic() - start < 120
 
 
 def test_members_that_cannot_be_mapped_say_why_and_the_others_are_read(tmp_path):
