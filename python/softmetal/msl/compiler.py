@@ -32,14 +32,19 @@ from .flags import (
     LANGUAGE,
     LINK,
     NEWEST_VERSION,
+    NO_VECTORS,
     QUIET,
     SHIM,
+    SPLIT,
     kind_flags,
     machine_flags,
     macros_of,
     shim_hash,
     translator_hash,
 )
+
+#: How translation.py makes an image of a kernel that seems to wait, and of any other.
+WAITING, PLAIN = "SOFTMETAL_WAITING_IMAGE(", "SOFTMETAL_IMAGE("
 
 OLDEST = 17
 NEWEST_LOOKED_FOR = 40
@@ -101,10 +106,15 @@ class Compiler:
 
         Raises SourceError as `check` does, and OSError where the folder takes no more.
         """
-        compiled, kind = out.with_suffix(".o"), ["-S", "-emit-llvm"] if checked or counting else ["-c"]
+        compiled, as_text = out.with_suffix(".o"), ["-S", "-emit-llvm"]
+        may_wait = WAITING in cpp_text and not checked and not counting
+        kind = [*as_text, *NO_VECTORS] if may_wait else as_text if checked or counting else ["-c"]
         try:
             arguments = [*kind, "-o", str(compiled), "-x", "c++", "-"]
             self._compile_with_shim(checked, counting, arguments, cpp_text, source)
+            if may_wait and not self._split(compiled):
+                self.build(cpp_text.replace(WAITING, PLAIN), out, source=source)
+                return
             if checked or counting:
                 self._add_calls(compiled, counting)
             self._link([compiled], out)
@@ -178,6 +188,23 @@ class Compiler:
         except CompilerError:
             cache.forget(answers)
             link(cache.made(key, ".bc", compile_answers))
+
+    def _split(self, compiled: Path) -> bool:
+        """Turn LLVM's text of a kernel into a machine's code, split at its waits where that can be.  False: it has none."""
+        from . import regions
+
+        text = compiled.read_bytes().decode("latin-1")
+        try:
+            text = regions.split_at_waits(text)
+        except regions.NoWaits:
+            return False
+        except regions.CannotSplit:
+            pass  # its threads take turns
+        compiled.write_bytes(text.encode("latin-1"))
+        out = str(compiled.with_suffix(".linked"))
+        self._run([*ALONE, *QUIET, *machine_flags(), *SPLIT, "-fPIC", "-c", "-o", out, "-x", "ir", str(compiled)])
+        os.replace(out, compiled)
+        return True
 
     def _link(self, objects: list[Path], out: Path) -> None:
         """Against the C library that this process has, by its path: clang may lack what finds it."""

@@ -90,6 +90,16 @@ LANGUAGE = [
     "-ffp-contract=fast-honor-pragmas",
 ]
 _PLAIN = ["-O2"]
+#: For the first run of a plain image of a kernel that waits: regions.py reads single threads.
+NO_VECTORS = ["-fno-vectorize", "-fno-slp-vectorize"]
+#: For its second run.
+SPLIT = [
+    *_PLAIN,
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-mllvm",
+    "-use-noalias-intrinsic-during-inlining=false",  # a loop with such calls is not taken for parallel
+]
 #: Two branches that do alike would be merged by the compiler: with no line, or the wrong one.
 _APART = [
     flag

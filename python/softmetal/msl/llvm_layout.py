@@ -20,6 +20,11 @@ class Layout:
     def size(self, kind: str) -> int:
         return self._layout(kind)[0]
 
+    def stride(self, kind: str) -> int:
+        """How far apart two of an array lie."""
+        nbytes, alignment = self._layout(kind)
+        return -(-nbytes // alignment) * alignment
+
     def _layout(self, kind: str) -> tuple[int, int]:
         """Bytes, and the alignment."""
         if kind in _SIZES:

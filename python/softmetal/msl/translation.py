@@ -34,6 +34,9 @@ from .space_choices import Choices
 #: Around the user's text.
 TEXT_BEGINS, TEXT_ENDS = "SOFTMETAL_TEXT_BEGIN\n", "\nSOFTMETAL_TEXT_END\n"
 
+#: What may make a thread wait; for other kernels an image is compiled in one run of clang.
+_WAITS = re.compile(r"threadgroup_barrier$|simd_|quad_|simdgroup_|make_filled_simdgroup")
+
 _SPELLS_LINKAGE = {"inline", "static", "constexpr", "extern", "friend", "METAL_FUNC"}
 _PRAGMA = re.compile(r"^#pragma (METAL\b[^\n]*|unroll\b *\(? *(?!\d+\b)\w[^\n]*)", re.MULTILINE)
 
@@ -171,7 +174,8 @@ class Translation:
         self._refuse_what_is_not_supported(kernel)
         file, line, _ = self._source.place(kernel.at)
         _, variables = self._cpp
-        return f"#line {line} {_string(file)}\n{_image(kernel, self._binders(kernel.declaration), variables)}"
+        may_wait = any(map(_WAITS.match, self._reached(kernel)))
+        return f"#line {line} {_string(file)}\n{_image(kernel, self._binders(kernel.declaration), variables, may_wait)}"
 
     def _binders(self, function: Declaration) -> list[Parameter]:
         assert function.parameters is not None
@@ -293,7 +297,7 @@ def _string(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _image(kernel: Kernel, parameters: list[Parameter], variables: list[str]) -> str:
+def _image(kernel: Kernel, parameters: list[Parameter], variables: list[str], may_wait: bool) -> str:
     namespaces = kernel.declaration.namespaces if kernel.instantiation is None else kernel.instantiation.namespaces
     opened = "".join(f"namespace {name} {{ " for name in namespaces)
     pointer = "auto softmetal_kernel" if kernel.signature is None else f"void (*softmetal_kernel)({kernel.signature})"
@@ -304,7 +308,8 @@ def _image(kernel: Kernel, parameters: list[Parameter], variables: list[str]) ->
     own_names = f"SOFTMETAL_VARIABLE_NAMES({', '.join(map(_string, variables))})" if variables else ""
     binders = [f"{path}softmetal_binder_{nth}" for nth in range(len(parameters))]
     arguments = ", ".join([f"{path}softmetal_kernel", *binders])
+    image = "SOFTMETAL_WAITING_IMAGE" if may_wait else "SOFTMETAL_IMAGE"
     return (
         f"{opened}static constexpr {pointer} = &{whole}{kernel.expression}; {types} {'} ' * len(namespaces)}"
-        f"static const char *const softmetal_argument_names[] = {{{names}}}; SOFTMETAL_IMAGE({arguments}) {own_names}\n"
+        f"static const char *const softmetal_argument_names[] = {{{names}}}; {image}({arguments}) {own_names}\n"
     )

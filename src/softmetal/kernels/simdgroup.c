@@ -38,9 +38,9 @@ carry_over(soft_simdgroup *simdgroup, soft_u32 staying)
 {
     soft_u32 half = simdgroup->half;
     for (; staying != 0; staying &= staying - 1) {
-        int lane = __builtin_ctz(staying);
-        memcpy(simdgroup->values[half ^ 1][lane], simdgroup->values[half][lane],
-               SOFT_SIMD_SLOT);
+        soft_u32 lane = (soft_u32)__builtin_ctz(staying);
+        memcpy(soft_simdgroup_place(simdgroup, half ^ 1, lane),
+               soft_simdgroup_place(simdgroup, half, lane), simdgroup->nbytes[lane]);
     }
 }
 

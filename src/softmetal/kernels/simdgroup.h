@@ -32,9 +32,11 @@ typedef struct soft_simdgroup {
     soft_u32 met;                        /* lanes that went on together last */
     soft_u32 for_all;  /* lanes that meet, or met, where all lanes must come */
     soft_u32 half;     /* of values: for lanes that come */
+    soft_u32 shared_half; /* of what regions share: as it is now */
     bool is_divergent; /* lanes meet at several sites */
     const void *sites[SOFT_SIMD_WIDTH];
-    _Alignas(64) soft_u8 values[2][SOFT_SIMD_WIDTH][SOFT_SIMD_SLOT];
+    soft_u8 nbytes[SOFT_SIMD_WIDTH]; /* that each lane gave */
+    _Alignas(64) soft_u8 values[2][SOFT_SIMD_NBYTES];
 } soft_simdgroup;
 
 /* A SIMD-group of which these lanes exist, and none has run. */
@@ -42,12 +44,19 @@ void soft_simdgroup_begin(soft_simdgroup *simdgroup, soft_u32 lanes);
 /* No lane is ready, and some meet: those of one site become ready, and are in `met`. */
 void soft_simdgroup_meet(soft_simdgroup *simdgroup);
 
+/* Where the lane's value lies in one half. */
+SOFT_ON_FIBER static inline soft_u8 *
+soft_simdgroup_place(soft_simdgroup *simdgroup, soft_u32 half, soft_u32 lane)
+{
+    soft_u32 nbytes = simdgroup->nbytes[lane];
+    return simdgroup->values[half] + SOFT_SIMD_PLANE(nbytes) + lane * SOFT_SIMD_STRIDE(nbytes);
+}
+
 /* A lane comes to a SIMD-group function with some bytes, as simd_exchange of soft_runtime. */
 SOFT_ON_FIBER static inline void
 soft_simdgroup_come(soft_simdgroup *simdgroup, soft_u32 lane, const void *bytes,
                     soft_u32 nbytes, const void *site)
 {
-    soft_u8 *slot = simdgroup->values[simdgroup->half][lane];
     soft_u32 bit = UINT32_C(1) << lane;
     if (__builtin_expect((nbytes & SOFT_ALL_LANES) != 0, 0)) {
         nbytes &= ~SOFT_ALL_LANES;
@@ -56,11 +65,9 @@ soft_simdgroup_come(soft_simdgroup *simdgroup, soft_u32 lane, const void *bytes,
     else {
         simdgroup->for_all &= ~bit;
     }
-    if (nbytes == 4) {
-        memcpy(slot, bytes, 4);
-    }
-    else if (nbytes != 0) {
-        memcpy(slot, bytes, nbytes);
+    simdgroup->nbytes[lane] = (soft_u8)nbytes;
+    if (bytes != NULL) {
+        memcpy(soft_simdgroup_place(simdgroup, simdgroup->half, lane), bytes, nbytes);
     }
     if (simdgroup->meeting == 0) {
         simdgroup->is_divergent = false;
@@ -72,11 +79,11 @@ soft_simdgroup_come(soft_simdgroup *simdgroup, soft_u32 lane, const void *bytes,
     simdgroup->meeting |= bit;
 }
 
-/* What the lanes in `met` gave. */
+/* What the lanes in `met` gave, `nbytes` each. */
 SOFT_ON_FIBER static inline const soft_u8 *
-soft_simdgroup_values(const soft_simdgroup *simdgroup)
+soft_simdgroup_values(const soft_simdgroup *simdgroup, soft_u32 nbytes)
 {
-    return simdgroup->values[simdgroup->half ^ 1][0];
+    return simdgroup->values[simdgroup->half ^ 1] + SOFT_SIMD_PLANE(nbytes);
 }
 
 #endif /* SOFT_SIMDGROUP_H */

@@ -358,7 +358,13 @@ run_fiber(void *context)
     for (;;) {
         soft_fiber *fiber = group->current;
         if (group->run->is_straight) {
-            run_straight(group, &fiber->thread);
+            if (group->run->image->regions != NULL) {
+                while (next_group(group) && soft_regions_run(group)) {
+                }
+            }
+            else {
+                run_straight(group, &fiber->thread);
+            }
             leave_fiber(group, fiber, group->host);
             continue;
         }
@@ -402,8 +408,15 @@ simd_exchange(const void *bytes, soft_u32 nbytes, const soft_u8 **values, const 
     }
     soft_simdgroup_come(simdgroup, group->lane, bytes, nbytes, site);
     let_others_run(group);
-    *values = soft_simdgroup_values(simdgroup);
+    *values = soft_simdgroup_values(simdgroup, nbytes & ~SOFT_ALL_LANES);
     return simdgroup->met;
+}
+
+SOFT_ON_FIBER static soft_u8 *
+simd_values(soft_u32 nbytes, soft_u32 is_given)
+{
+    soft_simdgroup *simdgroup = &running->simdgroups[running->simdgroup];
+    return simdgroup->values[simdgroup->half ^ is_given] + SOFT_SIMD_PLANE(nbytes);
 }
 
 SOFT_ON_FIBER static void *
@@ -435,6 +448,7 @@ const soft_runtime soft_threadgroup_runtime = {
     .self = self,
     .threadgroup_barrier = threadgroup_barrier,
     .simd_exchange = simd_exchange,
+    .simd_values = simd_values,
     .threadgroup_variable = threadgroup_variable,
     .threadgroup_argument = threadgroup_argument,
     .access = soft_check_access,
@@ -468,6 +482,11 @@ soft_threadgroup_run(soft_threadgroup *group, soft_run *run, uint64_t first, uin
         return false; /* another OS thread has stopped the run */
     }
     soft_fiber *fiber = take_fiber(group);
+    if (run->image->regions != NULL &&
+        !soft_region_memory_fit(&group->regions, run->image->regions)) {
+        set_text(run, "A kernel cannot run: there is no memory for what its threads keep.");
+        return false;
+    }
     if (fiber == NULL) {
         set_text(run, "A kernel cannot run: there is no memory for its stack.");
         return false;

@@ -27,6 +27,7 @@
 #include "softmetal/fiber.h"
 #include "softmetal/kernels/fault.h"
 #include "softmetal/kernels/placement.h"
+#include "softmetal/kernels/regions.h"
 #include "softmetal/kernels/simdgroup.h"
 
 #define SOFT_MOST_SIMDGROUPS (SOFT_MOST_THREADS / SOFT_SIMD_WIDTH)
@@ -61,6 +62,7 @@ typedef struct soft_threadgroup {
                   [SOFT_SIMD_WIDTH]; /* its stack pointer, while it waits */
     soft_simdgroup simdgroups[SOFT_MOST_SIMDGROUPS];
     soft_fiber fibers[SOFT_MOST_THREADS];
+    soft_region_memory regions; /* of kernels that were split */
     soft_threadgroup_memory memory;
 } soft_threadgroup;
 

@@ -204,17 +204,35 @@ template <thread_fact fact> struct builtin : no_argument {
 /* `count` threads of a kernel along x.  One loop is all that calls the kernel, so that it is
  * compiled once; the compiler turns it into vectors where the kernel lets it. */
 template <auto kernel, class... Binders> struct image {
+    static constexpr size_t row_length = sizeof...(Binders) + 1;
+    static_assert(row_length <= SOFT_MOST_PARAMETERS, "a kernel has at most 127 parameters");
     SOFTMETAL_RUNS static void run_row(const soft_thread *first, soft_u32 count) {
         run(kernel_type(), first, count);
     }
     SOFTMETAL_RUNS static void run_thread(const soft_thread *thread) { run_row(thread, 1); }
+    /* Of a kernel that waits, one thread: where it is in the threadgroup, and where in the grid. */
+    SOFTMETAL_ENTERS static void run_one(void *const *row, const soft_thread *origin, const soft_u32 (&in_group)[3], soft_u32 index, const soft_u32 (&in_grid)[3], soft_u32 lane, soft_u32 simdgroup) {
+        soft_thread thread = *origin;
+        for (int axis = 0; axis < 3; axis++) {
+            thread.position_in_group[axis] = in_group[axis];
+            thread.position_in_grid[axis] = in_grid[axis];
+        }
+        thread.index = index;
+        thread.lane = lane;
+        thread.simdgroup = simdgroup;
+        run_given(kernel_type(), row, thread);
+    }
+    SOFTMETAL_RUNS static void prepare(const soft_launch *launch, void **row) {
+        prepare_each(kernel_type(), *launch, row);
+    }
 
     /* Fills what is known only once the image is loaded. */
     template <size_t N> SOFTMETAL_RUNS static void
     describe(soft_image &made, soft_argument_facts (&facts)[N], const char *const (&names)[N]) {
         made.arguments = facts;
         made.argument_count = describe_each(kernel_type(), facts, names);
-        made.has_syncs = __start_softmetal_syncs != nullptr;
+        if (&softmetal_regions != nullptr) made.regions = &softmetal_regions;
+        made.has_syncs = __start_softmetal_syncs != nullptr || made.regions != nullptr;
         made.threadgroup_nbytes = all_variables_nbytes();
 #if SOFTMETAL_IS_CHECKED
         softmetal_watch.sites = __start_softmetal_sites;
@@ -264,6 +282,15 @@ template <auto kernel, class... Binders> struct image {
             enter<P...>(Binders::template take<P>(row.of[I], thread)...);
         }
     }
+    template <class... P> SOFTMETAL_ENTERS static void run_given(void (*)(P...), void *const *row, const soft_thread &thread) {
+        run_given_each<P...>(metal::make_index_sequence<sizeof...(P)>(), row, thread);
+    }
+    template <class... P, size_t... I> SOFTMETAL_ENTERS static void run_given_each(metal::index_sequence<I...>, void *const *row, const soft_thread &thread) {
+        enter<P...>(Binders::template take<P>(row[I], thread)...);
+    }
+    template <class... P> SOFTMETAL_RUNS static void prepare_each(void (*)(P...), const soft_launch &launch, void **row) {
+        ((*row++ = Binders::template prepare<P>(launch)), ...);
+    }
     template <class... P> SOFTMETAL_RUNS static soft_u32
     describe_each(void (*)(P...), soft_argument_facts *facts, const char *const *names) {
         soft_u32 count = 0;
@@ -279,6 +306,36 @@ template <auto kernel, class... Binders> struct image {
 /* SOFTMETAL_IMAGE((scale<float, 4>), softmetal::buffer<0>, ...): a binder for each parameter.
  * `softmetal_argument_names` has their names. */
 #define SOFTMETAL_IMAGE(kernel, ...)                                                           \
+    SOFTMETAL_IMAGE_OF((softmetal::image<(kernel), ##__VA_ARGS__>::run_thread),                \
+                       (softmetal::image<(kernel), ##__VA_ARGS__>::run_row), nullptr, kernel,  \
+                       ##__VA_ARGS__)
+/* The same of a kernel that seems to wait: what its threads do is a function apart, which regions.py
+ * splits. */
+#if SOFTMETAL_IS_CHECKED
+#define SOFTMETAL_WAITING_IMAGE SOFTMETAL_IMAGE
+#else
+#define SOFTMETAL_WAITING_IMAGE(kernel, ...)                                                   \
+    extern "C" __attribute__((noinline, visibility("hidden"))) void softmetal_one_thread(      \
+        void *const *row, const soft_thread *origin, soft_u32 x, soft_u32 y, soft_u32 z,       \
+        soft_u32 index, soft_u32 grid_x, soft_u32 grid_y, soft_u32 grid_z, soft_u32 lane,      \
+        soft_u32 simdgroup) {                                                                  \
+        softmetal::image<(kernel), ##__VA_ARGS__>::run_one(row, origin, {x, y, z}, index,      \
+                                                           {grid_x, grid_y, grid_z}, lane,     \
+                                                           simdgroup);                         \
+    }                                                                                          \
+    static void softmetal_run_thread(const soft_thread *t) {                                   \
+        void *row[softmetal::image<(kernel), ##__VA_ARGS__>::row_length];                      \
+        softmetal::image<(kernel), ##__VA_ARGS__>::prepare(t->launch, row);                    \
+        softmetal_one_thread(row, t, t->position_in_group[0], t->position_in_group[1],         \
+                             t->position_in_group[2], t->index, t->position_in_grid[0],        \
+                             t->position_in_grid[1], t->position_in_grid[2], t->lane,          \
+                             t->simdgroup);                                                    \
+    }                                                                                          \
+    SOFTMETAL_IMAGE_OF(softmetal_run_thread, nullptr,                                          \
+                       (softmetal::image<(kernel), ##__VA_ARGS__>::prepare), kernel,           \
+                       ##__VA_ARGS__)
+#endif
+#define SOFTMETAL_IMAGE_OF(run_thread, run_row, prepare, kernel, ...)                          \
     soft_image softmetal_image = {                                                             \
         SOFT_KERNEL_ABI,                                                                       \
         0,                                                                                     \
@@ -287,9 +344,12 @@ template <auto kernel, class... Binders> struct image {
         0,                                                                                     \
         SOFTMETAL_IS_CHECKED,                                                                  \
         SOFTMETAL_IS_COUNTING,                                                                 \
-        softmetal::image<(kernel), ##__VA_ARGS__>::run_thread,                                 \
-        softmetal::image<(kernel), ##__VA_ARGS__>::run_row,                                    \
+        run_thread,                                                                            \
+        run_row,                                                                               \
         nullptr,                                                                               \
+        nullptr,                                                                               \
+        nullptr,                                                                               \
+        prepare,                                                                               \
     };                                                                                         \
     __attribute__((constructor)) static void softmetal_describe() {                            \
         static soft_argument_facts                                                             \

@@ -8,13 +8,26 @@
 #ifndef SOFTMETAL_KERNEL_H
 #define SOFTMETAL_KERNEL_H
 
-#define SOFT_KERNEL_ABI 1
+#define SOFT_KERNEL_ABI 2
 #define SOFT_MOST_BUFFERS 31
 #define SOFT_MOST_THREADS 1024 /* of a threadgroup */
+#define SOFT_MOST_PARAMETERS 128
 #define SOFT_MOST_THREADGROUP_NBYTES 32768
 #define SOFT_SIMD_WIDTH 32
 #define SOFT_SIMD_SLOT 64 /* bytes that a lane can give to the others at once */
 #define SOFT_ALL_LANES (1u << 31)
+/* What the lanes give each other at once, `nbytes` each, lies side by side; values of another size,
+ * which lanes elsewhere give, lie in other bytes. */
+#define SOFT_SIMD_STRIDE(nbytes)                                                               \
+    ((nbytes) <= 1    ? 1u                                                                     \
+     : (nbytes) <= 2  ? 2u                                                                     \
+     : (nbytes) <= 4  ? 4u                                                                     \
+     : (nbytes) <= 8  ? 8u                                                                     \
+     : (nbytes) <= 16 ? 16u                                                                    \
+     : (nbytes) <= 32 ? 32u                                                                    \
+                      : 64u)
+#define SOFT_SIMD_PLANE(nbytes) (SOFT_SIMD_WIDTH * (SOFT_SIMD_STRIDE(nbytes) - 1))
+#define SOFT_SIMD_NBYTES (SOFT_SIMD_WIDTH * (2 * SOFT_SIMD_SLOT - 1))
 
 typedef __UINT8_TYPE__ soft_u8;
 typedef __UINT16_TYPE__ soft_u16;
@@ -134,11 +147,15 @@ typedef struct soft_runtime {
     /* Return once every thread of the threadgroup that still runs has come. */
     void (*threadgroup_barrier)(soft_u32 mem_flags, const void *site);
     /* Return once every lane of the SIMD-group that can come has come to the same site, with what
-     * each gave: lane i's bytes at `*values` + i * SOFT_SIMD_SLOT, good until this lane's next
-     * call; the result has bit i set for each lane that came.  With SOFT_ALL_LANES in nbytes all
-     * lanes of the SIMD-group must come; that alone is a simdgroup_barrier. */
+     * each gave: lane i's bytes at `*values` + i * SOFT_SIMD_STRIDE(nbytes), good until this lane's
+     * next call; the result has bit i set for each lane that came.  With SOFT_ALL_LANES in nbytes
+     * all lanes of the SIMD-group must come; that alone is a simdgroup_barrier.  Without `bytes`
+     * the lane has put them where `simd_values` says. */
     soft_u32 (*simd_exchange)(const void *bytes, soft_u32 nbytes, const soft_u8 **values,
                               const void *site);
+    /* Where the lanes put values of this size before they come; or, `is_given`, where they lie
+     * afterwards. */
+    soft_u8 *(*simd_values)(soft_u32 nbytes, soft_u32 is_given);
     /* Threadgroup memory: a variable of the kernel, by its number; an argument, by its index. */
     void *(*threadgroup_variable)(soft_u32 number, soft_u64 nbytes, soft_u64 alignment);
     void *(*threadgroup_argument)(soft_u32 index);
@@ -164,6 +181,51 @@ typedef struct soft_argument_facts {
     soft_u32 alignment;
 } soft_argument_facts;
 
+/* ---- regions: what threads do between two waits (regions.py) ---- */
+
+/* What threads that go on together are given: those of a SIMD-group or, where no lane waits for
+ * another, of a threadgroup.  region_loops.py knows where each field lies. */
+typedef struct soft_step {
+    void *const *row;          /* the arguments */
+    const soft_thread *origin; /* the threadgroup's first thread */
+    soft_u8 *slots;            /* what each thread keeps, and its variables */
+    soft_u8 *shared_in, *shared_out; /* what they keep together: as it was, and as it becomes */
+    soft_u8 *memory;                 /* of the threadgroup ... */
+    const soft_u64 *variables;       /* ... and where in it each variable lies */
+    const soft_u8 *given;            /* by the lanes that met */
+    soft_u8 *give;                   /* at the next wait */
+    soft_u16 *next; /* of each thread: the wait that it came to, if they come to several */
+    soft_u32 met;   /* bit i: lane i came to the wait that they go on from */
+    soft_u32 width, height; /* of the threadgroup */
+} soft_step;
+
+/* Run threads `first` to `first` + `count` - 1 from a wait on.  Returns the wait that they came to,
+ * SOFT_REGION_END, or SOFT_REGION_SEVERAL. */
+typedef soft_u32 soft_region(const soft_step *step, soft_u32 first, soft_u32 count);
+#define SOFT_REGION_END 0xFFFFu
+#define SOFT_REGION_SEVERAL 0xFFFEu
+
+enum { SOFT_WAIT_GROUP = 1, SOFT_WAIT_LANES, SOFT_WAIT_ALL_LANES };
+typedef struct soft_wait {
+    soft_u32 kind;
+    soft_u32 nbytes; /* that a lane gives */
+} soft_wait;
+
+typedef struct soft_variable {
+    soft_u64 number, nbytes, alignment;
+} soft_variable;
+
+/* Of a kernel that was split; the first region begins at the entry, the others behind their waits. */
+typedef struct soft_regions {
+    soft_u32 count;
+    soft_u32 has_lanes; /* lanes wait for each other */
+    soft_u64 slots_nbytes, shared_nbytes;
+    soft_region *const *runs;
+    const soft_wait *waits;
+    const soft_variable *variables; /* in threadgroup memory */
+    soft_u64 variable_count;
+} soft_regions;
+
 /* What an image exports, under the name softmetal_image. */
 typedef struct soft_image {
     soft_u32 abi; /* SOFT_KERNEL_ABI */
@@ -178,6 +240,9 @@ typedef struct soft_image {
     void (*run_row)(const soft_thread *first, soft_u32 count);
     const soft_runtime *runtime; /* the run time sets it */
     soft_watch *watch;           /* NULL: it is not checked */
+    /* NULL: it was not split.  Else nothing calls run_thread, and `prepare` fills a row of arguments. */
+    const soft_regions *regions;
+    void (*prepare)(const soft_launch *launch, void **row);
     const char *const
         *variable_names; /* by their numbers; NULL: there are none, or they are not known */
 } soft_image;

@@ -19,7 +19,7 @@
 #define SOFTMETAL_CONVERGENT SOFTMETAL_INLINE __attribute__((convergent))
 #define SOFTMETAL_WAITS                                                                        \
     __attribute__((noinline, optnone, convergent, nomerge, not_tail_called, nodebug,           \
-                   no_sanitize("thread", "bounds"))) static inline
+                   no_sanitize("thread", "bounds"))) inline
 /* In such a function: where it is called, an address within the call.  nomerge keeps two places
  * apart, also where two branches wait with the same words. */
 #define SOFTMETAL_CALLER (static_cast<const char *>(__builtin_return_address(0)) - 1)
@@ -29,6 +29,8 @@ extern __attribute__((visibility("default"))) soft_image softmetal_image;
 extern const soft_u8 __start_softmetal_syncs[] __attribute__((weak, visibility("hidden")));
 extern const soft_u64 __start_softmetal_variables[] __attribute__((weak, visibility("hidden")));
 extern const soft_u64 __stop_softmetal_variables[] __attribute__((weak, visibility("hidden")));
+/* regions.py makes it, where it can */
+extern const soft_regions softmetal_regions __attribute__((weak, visibility("hidden")));
 #if SOFTMETAL_IS_CHECKED
 __attribute__((visibility("hidden"))) inline soft_watch softmetal_watch;
 extern soft_site __start_softmetal_sites[] __attribute__((weak, visibility("hidden")));
@@ -76,7 +78,15 @@ SOFTMETAL_INLINE void stop_kernel(soft_u32 why, soft_u64 first, soft_u64 second)
 }
 #endif
 
-SOFTMETAL_UNSEEN uint lane_of_thread() { return softmetal_image.runtime->self()->lane; }
+/* What a plain kernel asks for.  regions.py puts steps of its own in the place of such calls, by their
+ * names, and splits the kernel at those that wait.  Each call stays with all that it says, because
+ * the functions are optnone and, not being static, of any caller. */
+#if SOFTMETAL_IS_CHECKED
+#define SOFTMETAL_ASKS SOFTMETAL_UNSEEN
+#else
+#define SOFTMETAL_ASKS __attribute__((noinline, optnone, const)) inline
+#endif
+SOFTMETAL_ASKS uint lane_of_thread() { return softmetal_image.runtime->self()->lane; }
 /* Asking is as good as waiting: the run time knows a thread only when threads take turns. */
 SOFTMETAL_CONVERGENT uint this_lane() {
     __asm__ volatile(SOFTMETAL_MARK);
@@ -87,11 +97,23 @@ SOFTMETAL_WAITS void wait_for_group(soft_u32 mem_flags) {
     __asm__ volatile(SOFTMETAL_MARK);
     softmetal_image.runtime->threadgroup_barrier(mem_flags, SOFTMETAL_CALLER);
 }
-SOFTMETAL_WAITS soft_u32 wait_for_lanes(const void *bytes, soft_u32 nbytes,
+#if SOFTMETAL_IS_CHECKED
+SOFTMETAL_WAITS soft_u32 wait_for_lanes(soft_u32 nbytes, const void *bytes,
                                         const soft_u8 **values) {
     __asm__ volatile(SOFTMETAL_MARK);
     return softmetal_image.runtime->simd_exchange(bytes, nbytes, values, SOFTMETAL_CALLER);
 }
+#else
+SOFTMETAL_WAITS soft_u32 wait_for_lanes(soft_u32 nbytes) {
+    const soft_u8 *values;
+    __asm__ volatile(SOFTMETAL_MARK);
+    return softmetal_image.runtime->simd_exchange(nullptr, nbytes, &values, SOFTMETAL_CALLER);
+}
+__attribute__((noinline, optnone, pure)) inline soft_u8 *lane_values(soft_u32 nbytes,
+                                                                     soft_u32 is_given) {
+    return softmetal_image.runtime->simd_values(nbytes, is_given);
+}
+#endif
 
 template <class T> SOFTMETAL_UNSEEN T value_at(const soft_u8 *slot) {
     T value;
@@ -108,7 +130,7 @@ template <class T> struct gathered {
         return lane < SOFT_SIMD_WIDTH && lanes >> lane & 1;
     }
     SOFTMETAL_INLINE T from(uint lane) const {
-        return value_at<T>(values + SOFT_SIMD_SLOT * lane);
+        return value_at<T>(values + SOFT_SIMD_STRIDE(sizeof(T)) * lane);
     }
 };
 
@@ -116,11 +138,27 @@ template <class T> struct gathered {
 template <class T> SOFTMETAL_CONVERGENT gathered<T> gather(T mine, soft_u32 who = 0) {
     static_assert(sizeof(T) <= SOFT_SIMD_SLOT, "a lane gives at most 64 bytes");
     gathered<T> all;
-    all.lanes = wait_for_lanes(&mine, sizeof mine | who, &all.values);
+#if SOFTMETAL_IS_CHECKED
+    all.lanes = wait_for_lanes(sizeof mine | who, &mine, &all.values);
+#else
+    __builtin_memcpy(lane_values(sizeof mine, 0) + SOFT_SIMD_STRIDE(sizeof(T)) * this_lane(),
+                     &mine, sizeof mine);
+    all.lanes = wait_for_lanes(sizeof mine | who);
+    all.values = lane_values(sizeof mine, 1);
+#endif
     return all;
 }
 
-SOFTMETAL_UNSEEN void *variable_address(soft_u32 number, soft_u64 nbytes, soft_u64 alignment) {
+SOFTMETAL_CONVERGENT void wait_for_all_lanes() {
+#if SOFTMETAL_IS_CHECKED
+    const soft_u8 *values;
+    wait_for_lanes(SOFT_ALL_LANES, nullptr, &values);
+#else
+    wait_for_lanes(SOFT_ALL_LANES);
+#endif
+}
+
+SOFTMETAL_ASKS void *variable_address(soft_u32 number, soft_u64 nbytes, soft_u64 alignment) {
     return softmetal_image.runtime->threadgroup_variable(number, nbytes, alignment);
 }
 /* A variable that the kernel declares as `threadgroup`, by the translator's number.  It lies as its

@@ -26,8 +26,10 @@ namespace softmetal {
 /* The lane that another one is, seen from this one, among `width` neighbours. */
 struct neighbours {
     uint lane, width;
-    SOFTMETAL_INLINE uint first() const { return lane & ~(width - 1); }
-    SOFTMETAL_INLINE uint place() const { return lane & (width - 1); }
+    SOFTMETAL_INLINE uint first() const {
+        return width == SOFT_SIMD_WIDTH ? 0 : lane & ~(width - 1);
+    }
+    SOFTMETAL_INLINE uint place() const { return lane - first(); }
     SOFTMETAL_INLINE uint wrapped(uint place) const { return first() + (place & (width - 1)); }
 };
 
@@ -41,7 +43,8 @@ SOFTMETAL_INLINE uint asked(uint place, uint width) {
 
 template <class T> SOFTMETAL_CONVERGENT T shuffled(T data, uint lane) {
     gathered<T> all = gather(data);
-    return all.has(lane) ? all.from(lane) : data;
+    T there = all.from(lane % SOFT_SIMD_WIDTH); /* some bytes, where no lane came */
+    return all.has(lane) ? there : data;
 }
 /* From a place of this lane's group of `width`; this lane's own data where there is none. */
 template <class T> SOFTMETAL_CONVERGENT T shifted(T data, int by, uint width) {
@@ -60,7 +63,8 @@ template <class T> SOFTMETAL_CONVERGENT T filled(T data, T filling, int by, uint
     neighbours at = {this_lane(), width};
     uint place = at.place() + uint(by), lane = at.wrapped(place);
     gathered<T> all = gather(data);
-    T inside = all.has(lane) ? all.from(lane) : filling, outside = shuffled(filling, lane);
+    T there = all.from(lane % SOFT_SIMD_WIDTH);
+    T inside = all.has(lane) ? there : filling, outside = shuffled(filling, lane);
     return place < width ? inside : outside;
 }
 
@@ -73,6 +77,16 @@ SOFTMETAL_CONVERGENT T folded(T data, uint width, stops stop, T start, F f) {
     neighbours at = {this_lane(), width};
     uint end = stop == end_of_group ? at.first() + width : at.lane + (stop == past_this_lane);
     T sum = start;
+    if (all.lanes == ~0u) { /* without a question for each lane: as vectors */
+        T one = all.from(at.first());
+        sum = at.first() < end ? one : start;
+#pragma unroll
+        for (uint place = 1; place < width; place++) {
+            T more = T(f(sum, all.from(at.first() + place)));
+            sum = at.first() + place < end ? more : sum;
+        }
+        return sum;
+    }
     bool is_first = true;
     for (uint lane = at.first(); lane < end; lane++) {
         if (!all.has(lane)) continue;

@@ -45,8 +45,7 @@ SOFTMETAL_CONVERGENT void threadgroup_barrier(mem_flags flags,
     softmetal::wait_for_group(uint(flags));
 }
 SOFTMETAL_CONVERGENT void simdgroup_barrier(mem_flags, thread_scope = thread_scope_simdgroup) {
-    const soft_u8 *values;
-    softmetal::wait_for_lanes(nullptr, SOFT_ALL_LANES, &values);
+    softmetal::wait_for_all_lanes();
 }
 /* The strongest order is one that each weaker one allows. */
 SOFTMETAL_INLINE void atomic_thread_fence(mem_flags, memory_order,

@@ -1,0 +1,483 @@
+"""A kernel that waits, split into regions: what one thread does from its entry, or a wait, to the next wait or the end.
+
+    load; store; barrier; loop { load; barrier }; store
+
+        region 0   from the entry: load, store        -> "waits at 1"
+        region 1   from wait 1: the loop's first load -> "waits at 2", or the end
+        region 2   from wait 2: the next load, or the loop's end ...
+
+A region is a function of a thread that says where it ended: the number of a wait, or END.  region_loops.py runs it for
+many threads in a loop that LLVM turns into vectors; what a thread keeps across a wait lies in an array with a place
+for each thread, and what is the same for all threads once beside it.  Nothing is kept that is cheaper to compute again
+from the thread's position and the arguments.
+
+The text is that of clang at -O2 with no vectors made.  `softmetal_one_thread` (softmetal_image.h) is the kernel for
+one thread; what it waits by and asks for are calls of functions that softmetal_runtime.h declares for this.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from .checked_code import split
+from .llvm_function import PURE, Block, Instruction, read_blocks, type_of
+from .llvm_layout import Layout
+from .llvm_values import VALUE
+from .region_loops import END, MOST_THREADS, Region, Wait, write_loops
+from .varying import Varying, find_varying
+
+#: Parameters of the function: arguments; the threadgroup's first thread; where in it this one is, and its index; where
+#: in the grid; lane and SIMD-group.
+_ROW, _ORIGIN, *_POSITION, _LANE, _SIMDGROUP = (f"%v{number}" for number in range(11))
+_INDEX = _POSITION[3]
+_ENTRY = "v11"
+_ONE_THREAD = re.compile(
+    r"^define [^\n]*@softmetal_one_thread\([^\n]*\) [^\n]*?(?P<attributes>#\d+) [^\n]*\{\n(?P<body>.*?)^\}\n", re.M | re.S
+)
+_SPOKEN = re.compile(r"@_ZN9softmetalL?\d+(wait_for_group|wait_for_lanes|lane_of_thread|lane_values|variable_address)E")
+_NUMBER = re.compile(r"i\d+ (?:noundef )?(\d+)")
+_VARIABLE = re.compile(r'asm sideeffect "[^"]*softmetal_variables')
+_ALL_LANES = 1 << 31
+#: What is computed again where it is used may take so many steps.
+_CHEAP = 12
+_DEAR = {"udiv", "sdiv", "urem", "srem", "fdiv", "frem"}
+#: More text than so many times the function's is not made.
+_MOST_GROWTH = 60
+
+
+class CannotSplit(Exception):
+    """Why threads of this kernel take turns on fibers."""
+
+
+class NoWaits(Exception):
+    """No thread of this kernel waits."""
+
+
+@dataclass
+class _Kept:
+    """A value that other blocks read: loaded from, or stored to, a variable that LLVM dissolves."""
+
+    is_load: bool
+    name: str  # as which it is loaded
+    value: str
+
+
+_Line = Instruction | _Kept | Wait
+
+
+@dataclass
+class _Body:
+    """The function as it is copied into regions."""
+
+    blocks: dict[str, Block]
+    starts: dict[int, str]  # the block behind each wait
+    waits: dict[int, Wait]
+    marks: list[str]  # lines of assembly that declare variables of the threadgroup ...
+    variables: dict[int, tuple[int, int]]  # ... which, by number: bytes and alignment
+    lines: dict[str, list[_Line]] = field(default_factory=dict)
+
+    def leads(self, label: str, *, past_waits: bool) -> list[str]:
+        last = self.blocks[label].instructions[-1]
+        if last.operation != "wait":
+            return self.blocks[label].leads
+        return [self.starts[int(last.text.split()[1])]] if past_waits else []
+
+
+def split_at_waits(text: str) -> str:
+    """Return LLVM's text of a kernel with regions in place of its threads' function.  Raises CannotSplit."""
+    found = _ONE_THREAD.search(text)
+    if found is None:
+        raise CannotSplit("its text has no function of one thread")
+    rest = text[: found.start()] + text[found.end() :]
+    if any(_SPOKEN.search(line) for line in rest.split("\n") if " call " in line):
+        raise CannotSplit("a function that is not inlined waits, or asks which lane it is on")
+    named = dict(re.findall(r"^(%\S+|%\"[^\"]*\") = type (.*)$", text, re.M))
+    body = _read(found["body"])
+    if not body.waits:
+        raise NoWaits
+    made = _Split(body, Layout(named))
+    regions = made.regions()
+    if sum(len(one.text) for one in regions) > _MOST_GROWTH * len(found["body"]):
+        raise CannotSplit("its regions would be too large")
+    attributes = re.search(rf"^attributes {found['attributes']} = \{{ (.*) \}}$", text, re.M)
+    assert attributes is not None
+    return write_loops(rest, regions, body.marks, body.variables, attributes[1], made.slots_nbytes, made.shared_nbytes)
+
+
+# ---- reading ----
+
+
+def _read(text: str) -> _Body:
+    body = _Body({}, {}, {}, [], {})
+    blocks = read_blocks(text, _ENTRY)
+    ends: dict[str, str] = {}  # where a block of the text ends, once it is cut at waits
+    for label, block in blocks.items():
+        here = body.blocks[label] = Block(label)
+        body.starts.setdefault(0, label)
+        for one in block.instructions:
+            if one.operation == "call" and " asm sideeffect " in one.text and "softmetal_" in one.text:
+                if _VARIABLE.search(one.text) and one.text not in body.marks:
+                    body.marks.append(one.text)
+                    number, nbytes, unit = re.findall(r"i\d+ (\d+)", one.text.rpartition('"(')[2])
+                    body.variables[int(number)] = int(nbytes), int(unit)
+                continue
+            spoken = _SPOKEN.match(one.called)
+            if spoken is None or not spoken[1].startswith("wait"):
+                here.instructions.append(one)
+                continue
+            number = len(body.waits) + 1
+            body.waits[number] = _wait(number, spoken[1], one)
+            here.instructions.append(Instruction("", f"wait {number}"))
+            here = body.blocks[f"behind{number}"] = Block(f"behind{number}")
+            body.starts[number] = here.label
+            if one.name:
+                here.instructions.append(Instruction(one.name, "or i32 %met, 0"))
+        ends[label] = here.label
+    for block in body.blocks.values():
+        for one in block.phis():
+            one.text = re.sub(r", %([-\w.$]+) \]", lambda at: f", %{ends.get(at[1], at[1])} ]", one.text)
+    return body
+
+
+def _wait(number: int, how: str, call: Instruction) -> Wait:
+    said = _NUMBER.search(call.text[call.text.index("(") :])
+    if how == "wait_for_group":
+        return Wait(number, is_group=True)
+    if said is None:
+        raise CannotSplit("what lanes give each other has no constant size")
+    return Wait(number, is_group=False, is_for_all=bool(int(said[1]) & _ALL_LANES), nbytes=int(said[1]) & ~_ALL_LANES)
+
+
+def _plane(nbytes: int) -> int:
+    """Where the places of the lanes begin for what has so many bytes; softmetal_runtime.h."""
+    return 32 * ((1 << (nbytes - 1).bit_length()) - 1)
+
+
+# ---- splitting ----
+
+
+class _Split:
+    def __init__(self, body: _Body, layout: Layout):
+        self._body, self._layout = body, layout
+        self._made = {one.name: (label, one) for label, block in body.blocks.items() for one in block.instructions if one.name}
+        self._own: dict[str, tuple[int, int]] = {}  # variables of a thread: where they begin, and bytes of one
+        self.slots_nbytes = self.shared_nbytes = 0
+        self._place_variables()
+        leads = {label: body.leads(label, past_waits=True) for label in body.blocks}
+        waiting = frozenset(label for label in body.blocks if not body.leads(label, past_waits=False) and leads[label])
+        self._leads = leads
+        # Where lanes wait for each other, 32 of them go on together
+        positions = [*_POSITION, _LANE, *([_SIMDGROUP] if all(one.is_group for one in body.waits.values()) else [])]
+        self._varying: Varying = find_varying(body.blocks, leads, waiting, positions, self._own)
+        self._cost: dict[str, int] = {}
+        self._kept: dict[str, str] = {}  # values that other blocks read, and their types
+        self._copies = 0
+        self._make_lines()
+        self._live = self._find_live()
+
+    def _place_variables(self) -> None:
+        for name, (_, one) in self._made.items():
+            if one.operation == "alloca":
+                kind = split(one.text.removeprefix("alloca "))
+                if len(kind) > 2 and not kind[1].startswith("align"):
+                    raise CannotSplit("a thread's variable has no constant size")
+                each = -(-self._layout.size(kind[0]) // 16) * 16
+                self._own[name] = self.slots_nbytes, each
+                self.slots_nbytes += each * MOST_THREADS
+
+    # -- what is computed again --
+
+    def _is_invariant(self, pointer: str) -> bool:
+        """Of the arguments or the launch, which nobody writes."""
+        while pointer in self._made and self._made[pointer][1].operation == "getelementptr":
+            pointer = self._made[pointer][1].values[0]
+        return pointer in {_ROW, _ORIGIN}
+
+    def _is_pure(self, name: str) -> bool:
+        one = self._made[name][1]
+        if one.operation == "load":
+            return self._is_invariant(one.values[-1]) if one.values else False
+        if one.operation == "call":
+            spoken = _SPOKEN.match(one.called)
+            return spoken is not None and not spoken[1].startswith("wait")
+        return one.operation in PURE and one.operation not in _DEAR and not one.text.startswith("or i32 %met")
+
+    def _steps(self, name: str) -> int:
+        """How many steps it takes to make a value again where it is used; more than _CHEAP: it is kept."""
+        if name not in self._made:
+            return 0
+        if name in self._own:
+            return 1
+        if name not in self._cost:
+            self._cost[name] = _CHEAP + 1
+            one = self._made[name][1]
+            if one.operation == "extractvalue":  # its whole is what is kept
+                self._cost[name] = 1
+            elif self._is_pure(name):
+                self._cost[name] = 1 + sum(0 if self._is_shared(used) else self._steps(used) for used in one.values)
+        return self._cost[name]
+
+    def _is_shared(self, name: str) -> bool:
+        """Kept, but once for all threads."""
+        return name in self._made and not self._differs(name) and not self._is_pure(name)
+
+    def _differs(self, name: str) -> bool:
+        return not self._varying.is_lockstep or name in self._varying.values
+
+    # -- lines --
+
+    def _make_lines(self) -> None:
+        body = self._body
+        for label, block in body.blocks.items():
+            made: list[_Line] = []
+            here: dict[str, str] = {}
+            for one in block.instructions:
+                if one.operation == "wait":
+                    made.append(body.waits[int(one.text.split()[1])])
+                elif one.operation == "phi":
+                    made.append(one)
+                    here[one.name] = one.name
+                elif one.name not in self._own:
+                    text = self._renamed(one.text, made, here)
+                    made += self._lowered(one.name, text)
+                    here[one.name] = one.name
+            body.lines[label] = made
+        for lines in body.lines.values():
+            for at, line in enumerate(lines):
+                if isinstance(line, Instruction) and line.operation == "phi":
+                    lines[at] = Instruction(line.name, re.sub(r"\[ (.+?), %([-\w.$]+) \]", self._arm, line.text))
+        for label, lines in body.lines.items():
+            body.lines[label] = list(self._with_stores(lines))
+
+    def _renamed(self, text: str, made: list[_Line], here: dict[str, str]) -> str:
+        """The text with each value of another block loaded, or made again, before it."""
+        parts = re.split(r"(label %\S+)", text)
+        return "".join(
+            part if part.startswith("label ") else VALUE.sub(lambda name: self._value(name[0], made, here), part)
+            for part in parts
+        )
+
+    def _value(self, name: str, made: list[_Line], here: dict[str, str]) -> str:
+        if name not in self._made or name in here:
+            return here.get(name, name)
+        self._copies += 1
+        new = f"%c{self._copies}"
+        one = self._made[name][1]
+        if name in self._own:
+            begin, each = self._own[name]
+            made += [
+                Instruction(f"{new}.i", f"zext i32 {_INDEX} to i64"),
+                Instruction(f"{new}.m", f"mul i64 {new}.i, {each}"),
+                Instruction(f"{new}.b", f"getelementptr i8, ptr %own, i64 {begin}"),
+                Instruction(new, f"getelementptr i8, ptr {new}.b, i64 {new}.m"),
+            ]
+        elif self._steps(name) <= _CHEAP:
+            made += self._lowered(new, self._renamed(one.text, made, here))
+        else:
+            self._kept.setdefault(name, type_of(one))
+            made.append(_Kept(True, new, name))
+        here[name] = new
+        return new
+
+    def _arm(self, arm: re.Match[str]) -> str:
+        """A value that comes into a block is loaded, or made again, at the end of the one that it comes from."""
+        value, label = arm[1], arm[2]
+        if value in self._made and self._made[value][0] != label:
+            lines = self._body.lines[label]
+            made: list[_Line] = []
+            value = self._value(value, made, {})
+            lines[-1:] = [*made, lines[-1]]
+        return f"[ {value}, %{label} ]"
+
+    def _with_stores(self, lines: list[_Line]) -> Iterator[_Line]:
+        """Each value that is kept is stored where it is made; those of phis behind the last phi."""
+        later: list[_Line] = []
+        for line in lines:
+            is_phi = isinstance(line, Instruction) and line.operation == "phi"
+            if not is_phi:
+                yield from later
+                later = []
+            yield line
+            if isinstance(line, Instruction) and line.name in self._kept:
+                (later if is_phi else (stores := [])).append(_Kept(False, "", line.name))
+                if not is_phi:
+                    yield from stores
+
+    # -- what lives across a wait --
+
+    def _find_live(self) -> dict[str, set[str]]:
+        reads: dict[str, set[str]] = {}
+        writes: dict[str, set[str]] = {}
+        for label, lines in self._body.lines.items():
+            reads[label], writes[label] = set(), set()
+            for line in lines:
+                if isinstance(line, _Kept):
+                    if line.is_load and line.value not in writes[label]:
+                        reads[label].add(line.value)
+                    elif not line.is_load:
+                        writes[label].add(line.value)
+        live = {label: set(reads[label]) for label in reads}
+        is_new = True
+        while is_new:
+            is_new = False
+            for label in reversed(list(live)):
+                after = set().union(*(live[to] for to in self._leads[label])) if self._leads[label] else set()
+                now = reads[label] | (after - writes[label])
+                is_new |= now != live[label]
+                live[label] = now
+        return live
+
+    def regions(self) -> list[Region]:
+        """One for the entry and one behind each wait, by their numbers."""
+        at = {number: sorted(self._live[label]) for number, label in self._body.starts.items()}
+        places = self._places(sorted({name for names in at.values() for name in names}))
+        holds_pointers = any("ptr" in self._kept[name] for name in places)
+        return [self._region(number, at, places, holds_pointers) for number in sorted(at)]
+
+    def _places(self, names: list[str]) -> dict[str, int]:
+        """Where a value of each thread begins among the slots, or the one of all among what is shared."""
+        places = {}
+        for name in names:
+            each = self._layout.stride(_stored(self._kept[name]))
+            if self._differs(name):
+                # The odd lines keep arrays of a page's length out of each other's way in the cache
+                places[name] = self.slots_nbytes = -(-self.slots_nbytes // 64) * 64 + 320
+                self.slots_nbytes += each * MOST_THREADS
+            else:
+                places[name] = -(-self.shared_nbytes // 64) * 64
+                self.shared_nbytes = places[name] + each
+        return places
+
+    def _region(self, number: int, at: dict[int, list[str]], places: dict[str, int], holds_pointers: bool) -> Region:
+        start = self._body.starts[number]
+        inside = [label for label in self._body.lines if label in self._reached(start)]
+        lines = [line for label in inside for line in self._body.lines[label]]
+        wrote = {line.value for line in lines if isinstance(line, _Kept) and not line.is_load}
+        used = {line.value for line in lines if isinstance(line, _Kept)}
+        shared: dict[str, str] = {}
+        text = ["entered:"]
+        for name in sorted(used | set(at[number])):
+            text.append(f"{name}.a = alloca {self._kept[name]}")
+        for name in at[number]:
+            kind = self._kept[name]
+            if self._differs(name):
+                if name in used:
+                    text += [*self._slot(name, f"{name}.s", places), *_load(kind, f"{name}.l", f"{name}.s")]
+                    text.append(f"store {kind} {name}.l, ptr {name}.a")
+            else:
+                shared[name] = _stored(kind)
+                text += _narrowed(kind, f"{name}.l", f"{name}.in")
+                text.append(f"store {kind} {name}.l, ptr {name}.a")
+        text.append(f"br label %{start}")
+        answers: set[int] = set()
+        for label in inside:
+            text.append(f"{label}:")
+            for line in self._body.lines[label]:
+                text += self._written(line, inside, at, places, wrote, answers)
+        return Region(
+            self._body.waits.get(number, Wait(0, is_group=True)),
+            sorted(answers),
+            {name: (kind, places[name]) for name, kind in shared.items()},
+            "\n  ".join(text),
+            not holds_pointers,
+            any("%met" in line for line in text),
+        )
+
+    def _reached(self, start: str) -> set[str]:
+        seen: set[str] = set()
+        left = [start]
+        while left:
+            label = left.pop()
+            if label not in seen:
+                seen.add(label)
+                left += self._body.leads(label, past_waits=False)
+        return seen
+
+    def _written(
+        self,
+        line: _Line,
+        inside: list[str],
+        at: dict[int, list[str]],
+        places: dict[str, int],
+        wrote: set[str],
+        answers: set[int],
+    ) -> Iterator[str]:
+        if isinstance(line, _Kept):
+            kind = self._kept[line.value]
+            value = f"ptr {line.value}.a"
+            yield f"{line.name} = load {kind}, {value}" if line.is_load else f"store {kind} {line.value}, {value}"
+        elif isinstance(line, Wait):
+            for name in at[line.number]:
+                if self._differs(name) and name not in wrote:
+                    continue  # it lies there
+                self._copies += 1
+                new = f"%o{self._copies}"
+                kind = self._kept[name]
+                yield f"{new} = load {kind}, ptr {name}.a"
+                yield from self._slot(name, f"{new}.s", places)
+                yield from _store(kind, new, f"{new}.s")
+            answers.add(line.number)
+            yield f"ret i32 {line.number}"
+        elif line.operation == "phi":
+            arms = re.findall(r"\[ .+?, %([-\w.$]+) \]", line.text)
+            kept = [arm for arm, label in zip(re.findall(r"\[ .+?, %[-\w.$]+ \]", line.text), arms, strict=True) if label in inside]
+            yield f"{line.name} = {line.text[: line.text.index('[ ')]}{', '.join(kept)}"
+        elif line.text == "ret void":
+            answers.add(END)
+            yield f"ret i32 {END}"
+        else:
+            yield line.line
+
+    def _slot(self, name: str, to: str, places: dict[str, int]) -> Iterator[str]:
+        if not self._differs(name):
+            yield f"{to} = getelementptr i8, ptr %out, i64 {places[name]}"
+            return
+        yield f"{to}.b = getelementptr i8, ptr %slots, i64 {places[name]}"
+        yield f"{to}.i = zext i32 {_INDEX} to i64"
+        yield f"{to} = getelementptr {_stored(self._kept[name])}, ptr {to}.b, i64 {to}.i"
+
+    def _lowered(self, name: str, text: str) -> list[_Line]:
+        """What a thread asks for, in plain steps; anything else as it is."""
+        one = Instruction(name, text)
+        spoken = _SPOKEN.match(one.called)
+        if spoken is None:
+            return [one]
+        numbers = [int(number) for number in _NUMBER.findall(text[text.index("(") :])]
+        if spoken[1] == "lane_of_thread":
+            return [Instruction(name, f"or i32 {_LANE}, 0")]
+        if spoken[1] == "lane_values":
+            nbytes, is_given = numbers
+            return [Instruction(name, f"getelementptr i8, ptr {'%given' if is_given else '%give'}, i64 {_plane(nbytes)}")]
+        return [
+            Instruction(f"{name}.p", f"getelementptr i64, ptr %variables, i64 {list(self._body.variables).index(numbers[0])}"),
+            Instruction(f"{name}.o", f"load i64, ptr {name}.p"),
+            Instruction(name, f"getelementptr i8, ptr %memory, i64 {name}.o"),
+        ]
+
+
+def _stored(kind: str) -> str:
+    """As what a value lies in memory: a bit takes a byte."""
+    return re.sub(r"\bi1\b", "i8", kind)
+
+
+def _load(kind: str, name: str, address: str) -> Iterator[str]:
+    if _stored(kind) == kind:
+        yield f"{name} = load {kind}, ptr {address}"
+    else:
+        yield f"{name}.w = load {_stored(kind)}, ptr {address}"
+        yield from _narrowed(kind, name, f"{name}.w")
+
+
+def _narrowed(kind: str, name: str, stored: str) -> Iterator[str]:
+    wide = _stored(kind)
+    yield f"{name} = trunc {wide} {stored} to {kind}" if wide != kind else f"{name} = freeze {kind} {stored}"
+
+
+def _store(kind: str, value: str, address: str) -> Iterator[str]:
+    wide = _stored(kind)
+    if wide != kind:
+        yield f"{value}.w = zext {kind} {value} to {wide}"
+        value = f"{value}.w"
+    yield f"store {wide} {value}, ptr {address}"

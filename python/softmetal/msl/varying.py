@@ -1,0 +1,109 @@
+"""Which values of a kernel differ between threads that go on together, and whether all threads always do.
+
+A branch whose condition differs sends threads apart.  Those that come to no wait any more have left, and matter to
+nobody; the others are apart up to the block through which all of them must come before they wait.  Where no wait
+lies between, the threads of a threadgroup come to each wait together: they are in lockstep.
+
+A value that is loaded from one address by all is one value, unless threads race.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from .llvm_function import PURE, Block, Instruction
+
+
+@dataclass(frozen=True)
+class Varying:
+    values: frozenset[str]
+    is_lockstep: bool
+
+
+class _Ways:
+    """The ways between blocks; a wait is on the way to what follows it."""
+
+    def __init__(self, leads: Mapping[str, list[str]], waits: frozenset[str]):
+        self.leads = leads
+        self._waits = waits
+        self._waiting: dict[tuple[str, str], bool] = {}
+
+    def waits(self, first: str, without: str = "") -> bool:
+        """Does a way from a block come to a wait, and not by way of `without`?"""
+        key = first, without
+        if key not in self._waiting:
+            self._waiting[key] = not self._waits.isdisjoint(self.reached([first], without))
+        return self._waiting[key]
+
+    def reached(self, first: Iterable[str], without: str = "") -> set[str]:
+        seen: set[str] = set()
+        left = [one for one in first if one != without]
+        while left:
+            one = left.pop()
+            if one not in seen:
+                seen.add(one)
+                left += (to for to in self.leads[one] if to != without)
+        return seen
+
+    def apart(self, branch: str) -> tuple[set[str], set[str]]:
+        """Where threads are while this branch keeps them apart, and where those ways join."""
+        ways = list(dict.fromkeys(self.leads[branch]))
+        leaving = [one for one in ways if not self.waits(one)]
+        staying = [one for one in ways if self.waits(one)]
+        apart, joins = self.reached(leaving), set()
+        for way in staying if len(staying) > 1 else []:
+            left, seen = [way], set()
+            while left:
+                one = left.pop()
+                if one in seen:
+                    continue
+                seen.add(one)
+                if any(self.waits(other, one) for other in staying if other != way):
+                    apart.add(one)
+                    left += self.leads[one]
+                else:
+                    joins.add(one)
+        return apart, joins
+
+
+def find_varying(
+    blocks: Mapping[str, Block],
+    leads: Mapping[str, list[str]],
+    waits: frozenset[str],
+    positions: Iterable[str],
+    own: Iterable[str],
+) -> Varying:
+    """Find the values that differ.
+
+    leads: the ways from each block, also past its wait; waits: the blocks that end in one.  positions: parameters that
+    say which thread it is; own: what is a thread's own from the start, such as its variables' addresses.
+    """
+    ways = _Ways(leads, waits)
+    varying = {*positions, *own}
+    varying.update(one.name for block in blocks.values() for one in block.instructions if one.name and _differs(one))
+    apart: set[str] = set()
+    joins: set[str] = set()
+    sent: set[str] = set()
+    is_new = True
+    while is_new:
+        before = len(varying), len(sent)
+        for label, block in blocks.items():
+            for one in block.instructions:
+                is_joined = one.operation == "phi" and (label in apart or label in joins)
+                if one.name and one.name not in varying and (is_joined or not varying.isdisjoint(one.values)):
+                    varying.add(one.name)
+            last = block.instructions[-1]
+            if label not in sent and len(block.leads) > 1 and not varying.isdisjoint(last.values):
+                sent.add(label)
+                more = ways.apart(label)
+                apart |= more[0]
+                joins |= more[1]
+        is_new = before != (len(varying), len(sent))
+    return Varying(frozenset(varying), apart.isdisjoint(waits))
+
+
+def _differs(one: Instruction) -> bool:
+    if one.operation == "load":
+        return one.text.startswith(("load atomic", "load volatile"))
+    return one.operation not in PURE and one.operation not in {"phi", "wait"} and not one.called.startswith("@llvm.")

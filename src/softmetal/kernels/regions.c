@@ -1,0 +1,307 @@
+/* regions.c: see regions.h. */
+#include "softmetal/kernels/regions.h"
+
+#include <sys/mman.h>
+
+#include "softmetal/kernels/threadgroup.h"
+
+/* One threadgroup that runs. */
+typedef struct turn {
+    soft_threadgroup *group;
+    const soft_regions *regions;
+    soft_step step;
+    soft_thread origin;
+    void *row[SOFT_MOST_PARAMETERS];
+    soft_u64 variables[SOFT_MOST_PLACES];
+} turn;
+
+bool
+soft_region_memory_fit(soft_region_memory *memory, const soft_regions *regions)
+{
+    soft_u64 shared_nbytes = 2 * SOFT_MOST_SIMDGROUPS * regions->shared_nbytes;
+    soft_u64 nbytes = regions->slots_nbytes + shared_nbytes;
+    if (regions->variable_count > SOFT_MOST_PLACES) {
+        return false;
+    }
+    if (memory->nbytes < nbytes) {
+        if (memory->slots != NULL) {
+            munmap(memory->slots, memory->nbytes);
+        }
+        void *slots = mmap(NULL, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        memory->slots = slots == MAP_FAILED ? NULL : slots;
+        memory->nbytes = slots == MAP_FAILED ? 0 : nbytes;
+    }
+    return memory->nbytes >= nbytes;
+}
+
+SOFT_ON_FIBER static bool
+is_stopped(const turn *turn)
+{
+    return __atomic_load_n(&turn->group->run->is_stopped, __ATOMIC_RELAXED) != 0;
+}
+
+SOFT_ON_FIBER static bool
+is_in_order(const turn *turn)
+{
+    return turn->group->run->shuffle.order == SOFT_ORDER_FIRST;
+}
+
+SOFT_ON_FIBER static void
+set_next(turn *turn, soft_u32 first, soft_u32 count, soft_u32 wait)
+{
+    for (soft_u32 index = first; index < first + count; index++) {
+        turn->step.next[index] = (soft_u16)wait;
+    }
+}
+
+/* Of these threads, whose next is the same, as of `first`: up to `count`. */
+SOFT_ON_FIBER static soft_u32
+count_alike(const turn *turn, soft_u32 first, soft_u32 count)
+{
+    soft_u32 alike = 1;
+    while (alike < count && turn->step.next[first + alike] == turn->step.next[first]) {
+        alike += 1;
+    }
+    return alike;
+}
+
+/* Run threads of one next; then each one's next says to which wait it came. */
+SOFT_ON_FIBER static void
+run_alike(turn *turn, soft_u32 first, soft_u32 count)
+{
+    soft_u32 answer =
+        turn->regions->runs[turn->step.next[first]](&turn->step, first, count);
+    if (answer != SOFT_REGION_SEVERAL) {
+        set_next(turn, first, count, answer);
+    }
+}
+
+/* The shared values of 32 threads, or of all, as they were and as they become. */
+SOFT_ON_FIBER static void
+set_shared(turn *turn, soft_u32 simdgroup, soft_u32 half)
+{
+    soft_u8 *shared = turn->group->regions.slots + turn->regions->slots_nbytes +
+                      2 * simdgroup * turn->regions->shared_nbytes;
+    turn->step.shared_in = shared + half * turn->regions->shared_nbytes;
+    turn->step.shared_out = shared + (half ^ 1) * turn->regions->shared_nbytes;
+}
+
+/* ---- lanes wait for each other ---- */
+
+SOFT_ON_FIBER static void
+set_values(turn *turn, soft_simdgroup *simdgroup)
+{
+    turn->step.given = simdgroup->values[simdgroup->half ^ 1];
+    turn->step.give = simdgroup->values[simdgroup->half];
+    turn->step.met = simdgroup->met;
+}
+
+/* All lanes of a SIMD-group, as long as they come to the same waits.  Returns where they stand. */
+SOFT_ON_FIBER static soft_u32
+run_together(turn *turn, soft_u32 index, soft_u32 count)
+{
+    soft_simdgroup *simdgroup = &turn->group->simdgroups[index];
+    soft_u32 first = index * SOFT_SIMD_WIDTH, wait = turn->step.next[first];
+    for (;;) {
+        set_values(turn, simdgroup);
+        set_shared(turn, index, simdgroup->shared_half);
+        wait = turn->regions->runs[wait](&turn->step, first, count);
+        simdgroup->shared_half ^= 1;
+        if (wait >= SOFT_REGION_SEVERAL || turn->regions->waits[wait].kind == SOFT_WAIT_GROUP) {
+            return wait;
+        }
+        simdgroup->met = simdgroup->ready;
+        simdgroup->half ^= 1;
+    }
+}
+
+/* A lane has run: to what has it come? */
+SOFT_ON_FIBER static void
+count_lane(turn *turn, soft_u32 index, soft_u32 lane)
+{
+    soft_simdgroup *simdgroup = &turn->group->simdgroups[index];
+    soft_u32 next = turn->step.next[index * SOFT_SIMD_WIDTH + lane];
+    if (next == SOFT_REGION_END) {
+        return;
+    }
+    const soft_wait *wait = &turn->regions->waits[next];
+    if (wait->kind == SOFT_WAIT_GROUP) {
+        simdgroup->at_barrier |= UINT32_C(1) << lane;
+        return;
+    }
+    soft_u32 for_all = wait->kind == SOFT_WAIT_ALL_LANES ? SOFT_ALL_LANES : 0;
+    soft_simdgroup_come(simdgroup, lane, NULL, wait->nbytes | for_all,
+                        (const void *)(uintptr_t)next);
+}
+
+/* The lanes that are ready, each run of neighbours of one next, or each alone in a shuffled order. */
+SOFT_ON_FIBER static void
+run_lanes(turn *turn, soft_u32 index)
+{
+    soft_threadgroup *group = turn->group;
+    soft_simdgroup *simdgroup = &group->simdgroups[index];
+    soft_u32 ready = simdgroup->ready, base = index * SOFT_SIMD_WIDTH;
+    set_values(turn, simdgroup);
+    set_shared(turn, index, simdgroup->shared_half);
+    simdgroup->ready = 0;
+    while (ready != 0) {
+        soft_u32 lane = (soft_u32)__builtin_ctz(ready), count = 1;
+        if (is_in_order(turn)) {
+            soft_u32 gap = ~(ready >> lane);
+            count = count_alike(turn, base + lane,
+                                gap == 0 ? SOFT_SIMD_WIDTH : (soft_u32)__builtin_ctz(gap));
+        }
+        else {
+            lane = soft_shuffle_bit(&group->run->shuffle, &group->random, ready);
+        }
+        run_alike(turn, base + lane, count);
+        for (; count > 0; count--, lane++) {
+            ready &= ~(UINT32_C(1) << lane);
+            count_lane(turn, index, lane);
+        }
+    }
+    simdgroup->shared_half ^= 1;
+}
+
+/* Until each of its lanes is at the barrier, or has returned. */
+SOFT_ON_FIBER static void
+run_simdgroup(turn *turn, soft_u32 index)
+{
+    soft_simdgroup *simdgroup = &turn->group->simdgroups[index];
+    soft_u32 first = index * SOFT_SIMD_WIDTH;
+    while ((simdgroup->ready | simdgroup->meeting) != 0) {
+        if (simdgroup->ready == 0) {
+            soft_simdgroup_meet(simdgroup);
+        }
+        soft_u32 ready = simdgroup->ready;
+        soft_u32 count = (soft_u32)__builtin_popcount(ready);
+        bool are_together = simdgroup->meeting == 0 && simdgroup->at_barrier == 0 &&
+                            (ready & (ready + 1)) == 0 && is_in_order(turn) &&
+                            count_alike(turn, first, count) == count;
+        if (!are_together) {
+            run_lanes(turn, index);
+            continue;
+        }
+        soft_u32 wait = run_together(turn, index, count);
+        if (wait != SOFT_REGION_SEVERAL) {
+            set_next(turn, first, count, wait);
+        }
+        simdgroup->ready = 0;
+        for (soft_u32 lane = 0; lane < count; lane++) {
+            count_lane(turn, index, lane);
+        }
+    }
+}
+
+SOFT_ON_FIBER static bool
+run_simdgroups(turn *turn)
+{
+    soft_threadgroup *group = turn->group;
+    soft_u32 threads = group->placement.thread_count;
+    soft_u32 waiting = 0;
+    for (soft_u32 first = 0; first < threads; first += SOFT_SIMD_WIDTH) {
+        soft_u32 left = threads - first;
+        soft_simdgroup_begin(&group->simdgroups[first / SOFT_SIMD_WIDTH],
+                             left >= SOFT_SIMD_WIDTH ? UINT32_MAX : (1u << left) - 1);
+        waiting |= UINT32_C(1) << first / SOFT_SIMD_WIDTH;
+    }
+    while (waiting != 0 && !is_stopped(turn)) {
+        soft_u32 running = waiting;
+        waiting = 0;
+        while (running != 0) {
+            soft_u32 index = is_in_order(turn)
+                                 ? (soft_u32)__builtin_ctz(running)
+                                 : soft_shuffle_bit(&group->run->shuffle, &group->random, running);
+            running &= ~(UINT32_C(1) << index);
+            run_simdgroup(turn, index);
+            soft_simdgroup *simdgroup = &group->simdgroups[index];
+            waiting |= (soft_u32)(simdgroup->at_barrier != 0) << index;
+            simdgroup->ready = simdgroup->at_barrier;
+            simdgroup->at_barrier = 0;
+        }
+    }
+    return !is_stopped(turn);
+}
+
+/* ---- only the threadgroup waits ---- */
+
+/* A prime that no threadgroup's size is a multiple of: with it, steps round the threadgroup come to
+ * each thread. */
+#define STEP 7919
+
+/* The thread that runs as the n-th of one step. */
+SOFT_ON_FIBER static soft_u32
+shuffled(const soft_threadgroup *group, soft_u32 n)
+{
+    soft_u32 threads = group->placement.thread_count;
+    if (group->run->shuffle.order == SOFT_ORDER_LAST) {
+        return threads - 1 - n;
+    }
+    return (soft_u32)(((uint64_t)n * STEP + group->random) % threads);
+}
+
+/* From each thread's next to the one after it.  False: all have returned. */
+SOFT_ON_FIBER static bool
+run_pieces(turn *turn)
+{
+    soft_threadgroup *group = turn->group;
+    soft_u32 threads = group->placement.thread_count;
+    bool is_any = false, in_order = is_in_order(turn);
+    soft_seed_random(&group->random);
+    for (soft_u32 n = 0, count = 1; n < threads; n += count) {
+        soft_u32 first = in_order ? n : shuffled(group, n);
+        count = in_order ? count_alike(turn, n, threads - n) : 1;
+        if (turn->step.next[first] != SOFT_REGION_END) {
+            run_alike(turn, first, count);
+            is_any = true;
+        }
+    }
+    return is_any;
+}
+
+SOFT_ON_FIBER static bool
+run_threads(turn *turn)
+{
+    soft_u32 threads = turn->group->placement.thread_count, wait = 0, half = 0;
+    while (is_in_order(turn) && wait < SOFT_REGION_SEVERAL && !is_stopped(turn)) {
+        set_shared(turn, 0, half);
+        wait = turn->regions->runs[wait](&turn->step, 0, threads);
+        half ^= 1;
+    }
+    if (wait == SOFT_REGION_END) {
+        return !is_stopped(turn);
+    }
+    bool is_more = true;
+    while (is_more && !is_stopped(turn)) {
+        set_shared(turn, 0, half);
+        is_more = run_pieces(turn);
+        half ^= 1;
+    }
+    return !is_stopped(turn);
+}
+
+SOFT_ON_FIBER bool
+soft_regions_run(soft_threadgroup *group)
+{
+    const soft_image *image = group->run->image;
+    turn turn = {.group = group, .regions = image->regions};
+    soft_placement_of(&group->placement, 0, &turn.origin);
+    image->prepare(group->run->launch, turn.row);
+    for (soft_u64 index = 0; index < turn.regions->variable_count; index++) {
+        const soft_variable *variable = &turn.regions->variables[index];
+        const soft_u8 *place = image->runtime->threadgroup_variable(
+            (soft_u32)variable->number, variable->nbytes, variable->alignment);
+        turn.variables[index] = (soft_u64)(place - group->memory.bytes);
+    }
+    memset(group->regions.next, 0,
+           group->placement.thread_count * sizeof *group->regions.next);
+    turn.step = (soft_step){.row = turn.row,
+                            .origin = &turn.origin,
+                            .slots = group->regions.slots,
+                            .memory = group->memory.bytes,
+                            .variables = turn.variables,
+                            .next = group->regions.next,
+                            .width = group->placement.size[0],
+                            .height = group->placement.size[1]};
+    return turn.regions->has_lanes ? run_simdgroups(&turn) : run_threads(&turn);
+}
