@@ -121,7 +121,7 @@ def test_reflection_tells_of_each_kind_of_parameter(shim):
         ("shape", BUFFER, 8, 0, 2, 16, 4),
         ("memory", THREADGROUP, 2, 1, 3, 4, 4),
     ]
-    assert (image.abi, image.has_syncs, image.is_checked, image.threadgroup_nbytes) == (1, 0, 0, 0)
+    assert (image.abi, image.has_syncs, image.is_checked, image.threadgroup_nbytes) == (2, 0, 0, 0)
 
 
 OUT = ("uint *out", "out", "buffer<0>")

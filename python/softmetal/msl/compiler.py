@@ -194,16 +194,19 @@ class Compiler:
         from . import regions
 
         text = compiled.read_bytes().decode("latin-1")
+
+        def compile_text(text: str) -> None:
+            compiled.write_bytes(text.encode("latin-1"))
+            out = str(compiled.with_suffix(".linked"))
+            self._run([*ALONE, *QUIET, *machine_flags(), *SPLIT, "-fPIC", "-c", "-o", out, "-x", "ir", str(compiled)])
+            os.replace(out, compiled)
+
         try:
-            text = regions.split_at_waits(text)
+            compile_text(regions.split_at_waits(text))
         except regions.NoWaits:
             return False
-        except regions.CannotSplit:
-            pass  # its threads take turns
-        compiled.write_bytes(text.encode("latin-1"))
-        out = str(compiled.with_suffix(".linked"))
-        self._run([*ALONE, *QUIET, *machine_flags(), *SPLIT, "-fPIC", "-c", "-o", out, "-x", "ir", str(compiled)])
-        os.replace(out, compiled)
+        except (regions.CannotSplit, CompilerError):  # or this clang does not take what we wrote
+            compile_text(text)  # its threads take turns
         return True
 
     def _link(self, objects: list[Path], out: Path) -> None:

@@ -99,6 +99,8 @@ SPLIT = [
     "-fno-trapping-math",
     "-mllvm",
     "-use-noalias-intrinsic-during-inlining=false",  # a loop with such calls is not taken for parallel
+    "-mllvm",
+    "-enable-interleaved-mem-accesses=false",  # of a parallel loop it would take a thread's load before its own store
 ]
 #: Two branches that do alike would be merged by the compiler: with no line, or the wrong one.
 _APART = [

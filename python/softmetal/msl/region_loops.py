@@ -2,6 +2,9 @@
 
 The loop goes along the rows of a threadgroup, or over the 32 lanes of a SIMD-group that are all there.  Threads of one
 region touch nothing of each other, since no wait lies between them, unless they race: that is what its metadata says.
+
+Where a region begins with a question of where its thread is, such as `if (l < 64)`, the loop is cut there: each part
+of it knows the answer, and what has nothing to do takes no time.
 """
 
 from __future__ import annotations
@@ -13,21 +16,104 @@ from dataclasses import dataclass
 MOST_THREADS = 1024
 END, SEVERAL = 0xFFFF, 0xFFFE
 _BARRIER, _LANES, _ALL_LANES = 1, 2, 3
-#: Of a soft_step: where each field begins.
-_STEP = {
-    "row": 0,
-    "origin": 8,
-    "slots": 16,
-    "in": 24,
-    "out": 32,
-    "memory": 40,
-    "variables": 48,
-    "given": 56,
-    "give": 64,
-    "next": 72,
-}
-_MET, _WIDTH, _HEIGHT = 80, 84, 88
+#: Of a soft_step: its pointers in their order from its beginning on, and where its numbers lie.
+_POINTERS = ("row", "origin", "slots", "in", "out", "memory", "variables", "given", "give", "next")
+_NUMBERS = {"met": 80, "width": 84, "height": 88}
+#: What may be read before it is known that it is needed: 128 arguments, or variables, and a soft_thread.
+_KNOWN = {"row": "!9003", "variables": "!9003", "origin": "!9004"}
 _GRID_POSITION = 8  # of a soft_thread
+
+#: One thread after the other, from `from` to `to` - 1 of a row; a name for each value of each loop.
+_THREADS = """
+{n}.ask:
+%{n}.any = icmp ult i32 {start}, {end}
+br i1 %{n}.any, label %{n}, label %{n}.end
+{n}:
+%{n}.k = phi i32 [ {start}, %{n}.ask ], [ %{n}.up, %{n} ]
+%{n}.or = phi i32 [ {o}, %{n}.ask ], [ %{n}.or.up, %{n} ]
+%{n}.and = phi i32 [ {a}, %{n}.ask ], [ %{n}.and.up, %{n} ]
+%{n}.x = add nuw nsw i32 {x}, %{n}.k
+%{n}.i = add nuw nsw i32 {index}, %{n}.k
+%{n}.gx = add nuw i32 %grid0, %{n}.x
+%{n}.lane = {lane}
+%{n}.sg = {simdgroup}
+%{n}.r = call i32 @softmetal_region_{function}(ptr %row, ptr %origin, i32 %{n}.x, i32 {y}, i32 {z}, i32 %{n}.i,
+ i32 %{n}.gx, i32 {gy}, i32 {gz}, i32 %{n}.lane, i32 %{n}.sg, ptr %slots, ptr %slots, ptr %out, ptr %memory,
+ ptr %variables, ptr %given, ptr %give, i32 {met}{shared}), !llvm.access.group !9000
+{keep}
+%{n}.or.up = or i32 %{n}.or, %{n}.r
+%{n}.and.up = and i32 %{n}.and, %{n}.r
+%{n}.up = add nuw nsw i32 %{n}.k, 1
+%{n}.done = icmp eq i32 %{n}.up, {end}
+br i1 %{n}.done, label %{n}.end, label %{n}, !llvm.loop {loop}
+{n}.end:
+%{n}.o = phi i32 [ {o}, %{n}.ask ], [ %{n}.or.up, %{n} ]
+%{n}.a = phi i32 [ {a}, %{n}.ask ], [ %{n}.and.up, %{n} ]
+br label %{then}
+"""
+#: The wait that each thread came to, where they may come to several.
+_KEEP = """%{n}.wide = zext i32 %{n}.i to i64
+%{n}.next = getelementptr i16, ptr %next, i64 %{n}.wide
+%{n}.short = trunc i32 %{n}.r to i16
+store i16 %{n}.short, ptr %{n}.next, !llvm.access.group !9000"""
+
+#: Where the first thread is; to divide is slow, and most threadgroups are rows.
+_ENTERED = """
+%end = add i32 %first, %count
+%in_row = icmp ult i32 %first, %width
+br i1 %in_row, label %entered, label %divide
+divide:
+%x.far = urem i32 %first, %width
+%rows.before = udiv i32 %first, %width
+%y.far = urem i32 %rows.before, %height
+%z.far = udiv i32 %rows.before, %height
+br label %entered
+entered:
+%x0 = phi i32 [ %first, %enter ], [ %x.far, %divide ]
+%y0 = phi i32 [ 0, %enter ], [ %y.far, %divide ]
+%z0 = phi i32 [ 0, %enter ], [ %z.far, %divide ]
+"""
+#: A SIMD-group of which all lanes have come goes its own way.
+_ALL_THERE = """
+%far = add i32 %x0, 31
+%fits = icmp ult i32 %far, %width
+%whole = icmp eq i32 %count, 32
+%everyone = icmp eq i32 %met, -1
+%fits.whole = and i1 %fits, %whole
+%full = and i1 %fits.whole, {everyone}
+br i1 %full, label %lanes, label %rows
+lanes:
+%gy0 = add nuw i32 %grid1, %y0
+%gz0 = add nuw i32 %grid2, %z0
+%simdgroup = lshr i32 %first, 5
+"""
+_ROWS = """
+rows:
+%index = phi i32 [ %first, %entered ], [ %index.next, %row.end ]
+%x = phi i32 [ %x0, %entered ], [ 0, %row.end ]
+%y = phi i32 [ %y0, %entered ], [ %y.next, %row.end ]
+%z = phi i32 [ %z0, %entered ], [ %z.next, %row.end ]
+%o.row = phi i32 [ 0, %entered ], [ {o}, %row.end ]
+%a.row = phi i32 [ -1, %entered ], [ {a}, %row.end ]
+%left = sub i32 %end, %index
+%room = sub i32 %width, %x
+%is_short = icmp ult i32 %left, %room
+%n = select i1 %is_short, i32 %left, i32 %room
+%gy = add nuw i32 %grid1, %y
+%gz = add nuw i32 %grid2, %z
+"""
+_ROW_ENDS = """
+row.end:
+%index.next = add i32 %index, %n
+%y.up = add i32 %y, 1
+%is_top = icmp eq i32 %y.up, %height
+%y.next = select i1 %is_top, i32 0, i32 %y.up
+%z.up = add i32 %z, 1
+%z.next = select i1 %is_top, i32 %z.up, i32 %z
+%is_more = icmp ult i32 %index.next, %end
+br i1 %is_more, label %rows, label %finished
+finished:
+"""
 
 
 @dataclass(frozen=True)
@@ -45,11 +131,31 @@ class Wait:
 
 
 @dataclass(frozen=True)
+class Question:
+    """What a region asks first: is `place` (x, index or lane) before `other`, or is it that.
+
+    line: of the region's text; is_inverted: the answer is the other way round.
+    """
+
+    line: str
+    place: str
+    is_order: bool
+    other: str
+    is_inverted: bool
+
+    def told(self, text: str, answer: bool) -> str:
+        """The region's text with the question answered."""
+        name = self.line.partition(" = ")[0]
+        return text.replace(self.line, f"{name} = freeze i1 {str(answer != self.is_inverted).lower()}", 1)
+
+
+@dataclass(frozen=True)
 class Region:
     wait: Wait
     answers: list[int]
     shared: dict[str, tuple[str, int]]  # values of all threads that it is given: type, and place
     text: str
+    question: Question | None
     is_alone: bool  # no pointer that is kept leads to variables of the thread or the threadgroup
     asks_who_met: bool
 
@@ -71,14 +177,17 @@ def write_loops(
     progress = "mustprogress " if "mustprogress" in attributes else ""
     has_lanes = any(not one.wait.is_group for one in regions)
     made = [_without_declaration(text)]
+    loops = _Loops()
     for one in regions:
-        made += [_region(one), _loop(one, has_lanes)]
+        made += [*_functions(one), loops.of(one, has_lanes)]
+    waits = [f"{{ i32, i32 }} {{ i32 {one.wait.kind}, i32 {one.wait.nbytes} }}" for one in regions]
+    numbers = [f"[3 x i64] [i64 {number}, i64 {size}, i64 {unit}]" for number, (size, unit) in variables.items()]
     made += [
-        f"define hidden void @softmetal_one_thread() {{ ret void }}",
-        "define hidden void @softmetal_declares() {\n  " + "\n  ".join([*(f"{mark}" for mark in marks), "ret void\n}"]),
+        "define hidden void @softmetal_one_thread() { ret void }",
+        "\n".join(["define hidden void @softmetal_declares() {", *marks, "ret void", "}"]),
         _array("runs", "ptr", [f"ptr @softmetal_run_{one.wait.number}" for one in regions]),
-        _array("waits", "{ i32, i32 }", [f"{{ i32, i32 }} {{ i32 {one.wait.kind}, i32 {one.wait.nbytes} }}" for one in regions]),
-        _array("variables", "[3 x i64]", [f"[3 x i64] [i64 {number}, i64 {nbytes}, i64 {unit}]" for number, (nbytes, unit) in variables.items()]),
+        _array("waits", "{ i32, i32 }", waits),
+        _array("variables", "[3 x i64]", numbers),
         "@softmetal_regions = hidden constant { i32, i32, i64, i64, ptr, ptr, ptr, i64 } "
         f"{{ i32 {len(regions)}, i32 {int(has_lanes)}, i64 {slots_nbytes}, i64 {shared_nbytes}, "
         "ptr @softmetal_region_runs, ptr @softmetal_region_waits, ptr @softmetal_region_variables, "
@@ -88,13 +197,16 @@ def write_loops(
         "!9000 = distinct !{}",
         '!9001 = !{!"llvm.loop.parallel_accesses", !9000}',
         '!9002 = !{!"llvm.loop.vectorize.enable", i1 true}',
-        *(f"!{9010 + 2 * one.wait.number + full} = distinct !{{!{9010 + 2 * one.wait.number + full}, !9001, !9002}}" for one in regions for full in (0, 1)),
+        "!9003 = !{i64 1024}",
+        "!9004 = !{i64 72}",
+        "!9005 = !{i64 8}",
+        *loops.metadata,
     ]
     return "\n".join(made) + "\n"
 
 
 def _without_declaration(text: str) -> str:
-    text = re.sub(r"^@softmetal_regions = .*\n", "", text, flags=re.M)
+    text = re.sub(r"^@softmetal_regions = .*\n", "", text, flags=re.MULTILINE)
     return re.sub(r"(call void @softmetal_one_thread)\([^\n]*\)", r"\1()", text)
 
 
@@ -102,131 +214,126 @@ def _array(name: str, kind: str, items: list[str]) -> str:
     return f"@softmetal_region_{name} = internal constant [{len(items)} x {kind}] [{', '.join(items)}]"
 
 
-def _region(one: Region) -> str:
+def _functions(one: Region) -> list[str]:
+    """A region's function or, for one that asks where its thread is, one for each answer."""
     alone = " noalias" if one.is_alone else ""
     shared = "".join(f", {kind} {name}.in" for name, (kind, _) in one.shared.items())
-    return (
-        f"define internal i32 @softmetal_region_{one.wait.number}(ptr noalias readonly %v0, ptr noalias readonly %v1, "
-        + ", ".join(f"i32 %v{number}" for number in range(2, 11))
-        + f", ptr noalias %slots, ptr{alone} %own, ptr noalias %out, ptr{alone} %memory, ptr noalias readonly %variables, "
-        f"ptr noalias readonly %given, ptr noalias %give, i32 %met{shared}) #9000 {{\n{one.text}\n}}"
+    numbers = ", ".join(f"i32 %v{number}" for number in range(2, 11))
+    parameters = (
+        f"ptr noalias readonly %v0, ptr noalias readonly %v1, {numbers}, ptr noalias %slots, ptr{alone} %own, "
+        f"ptr noalias %out, ptr{alone} %memory, ptr noalias readonly %variables, ptr noalias readonly %given, "
+        f"ptr noalias %give, i32 %met{shared}"
     )
+    texts = {"": one.text}
+    if one.question is not None:
+        texts |= {f".{answer}": one.question.told(one.text, answer) for answer in (False, True)}
+    return [
+        f"define internal i32 @softmetal_region_{one.wait.number}{name}({parameters}) #9000 {{\n{text}\n}}"
+        for name, text in texts.items()
+    ]
 
 
-def _loop(one: Region, has_lanes: bool) -> str:
-    number = one.wait.number
-    lines = [f"define internal i32 @softmetal_run_{number}(ptr noalias readonly %step, i32 %first, i32 %count) #9001 {{", "enter:"]
-    for name, at in _STEP.items():
-        lines += [f"%at.{name} = getelementptr i8, ptr %step, i64 {at}", f"%{name} = load ptr, ptr %at.{name}"]
-    for name, at in (("met", _MET), ("width", _WIDTH), ("height", _HEIGHT)):
-        lines += [f"%at.{name} = getelementptr i8, ptr %step, i64 {at}", f"%{name} = load i32, ptr %at.{name}"]
+class _Loops:
+    """`metadata` says of each innermost loop that it may become vectors."""
+
+    def __init__(self) -> None:
+        self.metadata: list[str] = []
+
+    def of(self, one: Region, has_lanes: bool) -> str:
+        """The function that runs a region for threads `first` to `first` + `count` - 1."""
+        made = [f"define internal i32 @softmetal_run_{one.wait.number}(ptr noalias readonly %step, i32 %first, i32 %count) #9001 {{"]
+        made += ["enter:", *_read_step(one), _ENTERED]
+        ends = []
+        if has_lanes:
+            everyone = "%everyone" if one.asks_who_met else "true"
+            made.append(_ALL_THERE.format(everyone=everyone))
+            places = {"x": "%x0", "index": "%first", "lane": "0", "y": "%y0", "z": "%z0", "gy": "%gy0", "gz": "%gz0"}
+            lines, block, o, a = self._threads(one, "lanes", places, "32", ("0", "-1"), "finished", is_full=True)
+            made += lines
+            ends.append((block, o, a))
+        else:
+            made.append("br label %rows")
+        places = {"x": "%x", "index": "%index", "lane": "", "y": "%y", "z": "%z", "gy": "%gy", "gz": "%gz"}
+        lines, block, o, a = self._threads(one, "row", places, "%n", ("%o.row", "%a.row"), "row.end", is_full=False)
+        made += [_ROWS.format(o=o, a=a), *lines, _ROW_ENDS]
+        ends.append(("row.end", o, a))
+        if len(one.answers) > 1:
+            for letter, nth in (("o", 1), ("a", 2)):
+                made.append(f"%{letter} = phi i32 " + ", ".join(f"[ {end[nth]}, %{end[0]} ]" for end in ends))
+            made += ["%same = icmp eq i32 %o, %a", f"%answer = select i1 %same, i32 %o, i32 {SEVERAL}", "ret i32 %answer"]
+        else:
+            made.append(f"ret i32 {one.answers[0] if one.answers else END}")
+        return "\n".join([*made, "}"])
+
+    def _threads(
+        self, one: Region, name: str, places: dict[str, str], count: str, start: tuple[str, str], then: str, *, is_full: bool
+    ) -> tuple[list[str], str, str, str]:
+        """The innermost loops; the block that they end in, and which waits its threads came to: or-ed and and-ed."""
+        cuts, parts = _parts(one.question, name, places, count)
+        o, a = start
+        made = [*cuts, f"br label %{name}.0.ask"]
+        for nth, (begin, end, function) in enumerate(parts):
+            part = f"{name}.{nth}"
+            loop = f"!{9010 + len(self.metadata)}"
+            self.metadata.append(f"{loop} = distinct !{{{loop}, !9001, !9002}}")
+            made.append(
+                _THREADS.format(
+                    n=part,
+                    start=begin,
+                    end=end,
+                    o=o,
+                    a=a,
+                    lane=f"or i32 %{part}.k, 0" if is_full else f"and i32 %{part}.i, 31",
+                    simdgroup="or i32 %simdgroup, 0" if is_full else f"lshr i32 %{part}.i, 5",
+                    function=f"{one.wait.number}{function}",
+                    met="-1" if is_full and one.asks_who_met else "%met",
+                    shared="".join(f", {kind} {value}.in" for value, (kind, _) in one.shared.items()),
+                    keep=_KEEP.format(n=part) if len(one.answers) > 1 else "",
+                    loop=loop,
+                    then=then if nth == len(parts) - 1 else f"{name}.{nth + 1}.ask",
+                    **{key: places[key] for key in ("x", "index", "y", "z", "gy", "gz")},
+                )
+            )
+            o, a = f"%{part}.o", f"%{part}.a"
+        return made, f"{part}.end", o, a
+
+
+def _read_step(one: Region) -> list[str]:
+    made = []
+    for nth, name in enumerate(_POINTERS):
+        known = f", !dereferenceable {_KNOWN[name]}, !align !9005" if name in _KNOWN else ""
+        made += [f"%at.{name} = getelementptr i8, ptr %step, i64 {8 * nth}", f"%{name} = load ptr, ptr %at.{name}{known}"]
+    for name, at in _NUMBERS.items():
+        made += [f"%at.{name} = getelementptr i8, ptr %step, i64 {at}", f"%{name} = load i32, ptr %at.{name}"]
     for axis in range(3):
         at = f"%at.grid{axis}"
-        lines += [f"{at} = getelementptr i8, ptr %origin, i64 {_GRID_POSITION + 4 * axis}", f"%grid{axis} = load i32, ptr {at}"]
+        made += [f"{at} = getelementptr i8, ptr %origin, i64 {_GRID_POSITION + 4 * axis}", f"%grid{axis} = load i32, ptr {at}"]
     for name, (kind, at) in one.shared.items():
-        lines += [f"{name}.at = getelementptr i8, ptr %in, i64 {at}", f"{name}.in = load {kind}, ptr {name}.at"]
-    lines += [
-        "%end = add i32 %first, %count",
-        "%x0 = urem i32 %first, %width",
-        "%row0 = udiv i32 %first, %width",
-        "%y0 = urem i32 %row0, %height",
-        "%z0 = udiv i32 %row0, %height",
-        "%simdgroup0 = lshr i32 %first, 5",
-    ]
-    is_several = len(one.answers) > 1
-    if has_lanes:
-        lines += [
-            "%far = add i32 %x0, 31",
-            "%fits = icmp ult i32 %far, %width",
-            "%whole = icmp eq i32 %count, 32",
-            "%everyone = icmp eq i32 %met, -1",
-            "%full.1 = and i1 %fits, %whole",
-            "%full.2 = and i1 %full.1, %everyone" if one.asks_who_met else "%full.2 = and i1 %full.1, true",
-            "br i1 %full.2, label %lanes, label %rows",
-            "lanes:",
-            "%y.gf = add nuw i32 %grid1, %y0",
-            "%z.gf = add nuw i32 %grid2, %z0",
-            "br label %full",
-            *_threads(one, "full", "lanes", "x0", "first", "32", is_several),
-            "br label %finished",
+        made += [f"{name}.at = getelementptr i8, ptr %in, i64 {at}", f"{name}.in = load {kind}, ptr {name}.at"]
+    return made
+
+
+def _parts(
+    question: Question | None, name: str, places: dict[str, str], count: str
+) -> tuple[list[str], list[tuple[str, str, str]]]:
+    """Where to cut a row at a question's answer, and the parts: from, to, and the region's function for them."""
+    if question is None or not places[question.place]:  # the lanes of a row begin anywhere
+        return [], [("0", count, "")]
+    first, other = places[question.place], question.other
+    cut = [f"%{name}.far = sub i32 {other}, {first}"]
+    if question.is_order:
+        cut += [
+            f"%{name}.before = icmp ugt i32 {other}, {first}",
+            f"%{name}.short = icmp ult i32 %{name}.far, {count}",
+            f"%{name}.most = select i1 %{name}.short, i32 %{name}.far, i32 {count}",
+            f"%{name}.cut = select i1 %{name}.before, i32 %{name}.most, i32 0",
         ]
-    else:
-        lines.append("br label %rows")
-    lines += [
-        "rows:",
-        "%index = phi i32 [ %first, %enter ], [ %index.next, %part.end ]",
-        "%x = phi i32 [ %x0, %enter ], [ 0, %part.end ]",
-        "%y = phi i32 [ %y0, %enter ], [ %y.next, %part.end ]",
-        "%z = phi i32 [ %z0, %enter ], [ %z.next, %part.end ]",
-        "%o.row = phi i32 [ 0, %enter ], [ %o.part.end, %part.end ]",
-        "%a.row = phi i32 [ -1, %enter ], [ %a.part.end, %part.end ]",
-        "%left = sub i32 %end, %index",
-        "%room = sub i32 %width, %x",
-        "%is_short = icmp ult i32 %left, %room",
-        "%n = select i1 %is_short, i32 %left, i32 %room",
-        "%y.g = add nuw i32 %grid1, %y",
-        "%z.g = add nuw i32 %grid2, %z",
-        "br label %part",
-        *_threads(one, "part", "rows", "x", "index", "%n", is_several),
-        "%index.next = add i32 %index, %n",
-        "%y.up = add i32 %y, 1",
-        "%is_top = icmp eq i32 %y.up, %height",
-        "%y.next = select i1 %is_top, i32 0, i32 %y.up",
-        "%z.up = add i32 %z, 1",
-        "%z.next = select i1 %is_top, i32 %z.up, i32 %z",
-        "%is_more = icmp ult i32 %index.next, %end",
-        "br i1 %is_more, label %rows, label %finished",
-        "finished:",
+        return cut, [("0", f"%{name}.cut", ".True"), (f"%{name}.cut", count, ".False")]
+    cut += [
+        f"%{name}.here = icmp ult i32 %{name}.far, {count}",
+        f"%{name}.up = add i32 %{name}.far, 1",
+        f"%{name}.cut = select i1 %{name}.here, i32 %{name}.far, i32 {count}",
+        f"%{name}.behind = select i1 %{name}.here, i32 %{name}.up, i32 {count}",
     ]
-    if is_several:
-        ends = [("part.end", "part"), *([("full.end", "full")] if has_lanes else [])]
-        for letter in "oa":
-            lines.append(f"%{letter} = phi i32 " + ", ".join(f"[ %{letter}.{name}.end, %{block} ]" for block, name in ends))
-        lines += ["%same = icmp eq i32 %o, %a", f"%answer = select i1 %same, i32 %o, i32 {SEVERAL}", "ret i32 %answer"]
-    else:
-        lines.append(f"ret i32 {one.answers[0] if one.answers else END}")
-    return "\n  ".join(lines) + "\n}"
-
-
-def _threads(one: Region, name: str, before: str, x: str, first: str, count: str, is_several: bool) -> list[str]:
-    """The innermost loop: `count` threads from `first` on, of one row; it ends in a block `name`.end."""
-    is_full = name == "full"
-    number = one.wait.number
-    shared = "".join(f", {kind} {value}.in" for value, (kind, _) in one.shared.items())
-    y, z, gy, gz = ("y0", "z0", "y.gf", "z.gf") if is_full else ("y", "z", "y.g", "z.g")
-    lane = f"%{name}.k" if is_full else f"%{name}.lane"
-    simdgroup = "%simdgroup0" if is_full else f"%{name}.simdgroup"
-    met = "-1" if is_full and one.asks_who_met else "%met"
-    start = ("0", "-1") if is_full else ("%o.row", "%a.row")
-    call = (
-        f"%{name}.r = call i32 @softmetal_region_{number}(ptr %row, ptr %origin, i32 %{name}.x, i32 %{y}, i32 %{z}, "
-        f"i32 %{name}.i, i32 %{name}.gx, i32 %{gy}, i32 %{gz}, i32 {lane}, i32 {simdgroup}, ptr %slots, ptr %slots, ptr %out, "
-        f"ptr %memory, ptr %variables, ptr %given, ptr %give, i32 {met}{shared}), !llvm.access.group !9000"
-    )
-    keep = [
-        f"%{name}.next = getelementptr i16, ptr %next, i64 %{name}.wide",
-        f"%{name}.short = trunc i32 %{name}.r to i16",
-        f"store i16 %{name}.short, ptr %{name}.next, !llvm.access.group !9000",
-    ]
-    return [
-        f"{name}:",
-        f"%{name}.k = phi i32 [ 0, %{before} ], [ %{name}.up, %{name} ]",
-        f"%{name}.o = phi i32 [ {start[0]}, %{before} ], [ %{name}.or, %{name} ]",
-        f"%{name}.a = phi i32 [ {start[1]}, %{before} ], [ %{name}.and, %{name} ]",
-        f"%{name}.x = add nuw nsw i32 %{x}, %{name}.k",
-        f"%{name}.i = add nuw nsw i32 %{first}, %{name}.k",
-        f"%{name}.wide = zext i32 %{name}.i to i64",
-        f"%{name}.gx = add nuw i32 %grid0, %{name}.x",
-        f"%{name}.lane = and i32 %{name}.i, 31",
-        f"%{name}.simdgroup = lshr i32 %{name}.i, 5",
-        call,
-        *(keep if is_several else []),
-        f"%{name}.or = or i32 %{name}.o, %{name}.r",
-        f"%{name}.and = and i32 %{name}.a, %{name}.r",
-        f"%{name}.up = add nuw nsw i32 %{name}.k, 1",
-        f"%{name}.done = icmp eq i32 %{name}.up, {count}",
-        f"br i1 %{name}.done, label %{name}.end, label %{name}, !llvm.loop !{9010 + 2 * number + is_full}",
-        f"{name}.end:",
-        f"%o.{name}.end = phi i32 [ %{name}.or, %{name} ]",
-        f"%a.{name}.end = phi i32 [ %{name}.and, %{name} ]",
-    ]
+    cuts = f"%{name}.cut", f"%{name}.behind"
+    return cut, [("0", cuts[0], ".False"), (*cuts, ".True"), (cuts[1], count, ".False")]

@@ -25,7 +25,7 @@ from .checked_code import split
 from .llvm_function import PURE, Block, Instruction, read_blocks, type_of
 from .llvm_layout import Layout
 from .llvm_values import VALUE
-from .region_loops import END, MOST_THREADS, Region, Wait, write_loops
+from .region_loops import END, MOST_THREADS, Question, Region, Wait, write_loops
 from .varying import Varying, find_varying
 
 #: Parameters of the function: arguments; the threadgroup's first thread; where in it this one is, and its index; where
@@ -37,12 +37,16 @@ _ONE_THREAD = re.compile(
     r"^define [^\n]*@softmetal_one_thread\([^\n]*\) [^\n]*?(?P<attributes>#\d+) [^\n]*\{\n(?P<body>.*?)^\}\n", re.M | re.S
 )
 _SPOKEN = re.compile(r"@_ZN9softmetalL?\d+(wait_for_group|wait_for_lanes|lane_of_thread|lane_values|variable_address)E")
-_NUMBER = re.compile(r"i\d+ (?:noundef )?(\d+)")
+_NUMBER = re.compile(r"i\d+ (?:noundef )?(-?\d+)")
 _VARIABLE = re.compile(r'asm sideeffect "[^"]*softmetal_variables')
 _ALL_LANES = 1 << 31
 #: What is computed again where it is used may take so many steps.
 _CHEAP = 12
 _DEAR = {"udiv", "sdiv", "urem", "srem", "fdiv", "frem"}
+_QUESTION = re.compile(r"icmp (?:samesign )?(?P<how>\w+) i32 (?P<place>%v2|%v5|%v9), (?P<other>\S+)")
+_PLACES = {"%v2": "x", "%v5": "index", "%v9": "lane"}
+#: What the threads of a threadgroup keep may take so many bytes.
+_MOST_SLOTS = 64 << 20
 #: More text than so many times the function's is not made.
 _MOST_GROWTH = 60
 
@@ -101,6 +105,8 @@ def split_at_waits(text: str) -> str:
     regions = made.regions()
     if sum(len(one.text) for one in regions) > _MOST_GROWTH * len(found["body"]):
         raise CannotSplit("its regions would be too large")
+    if made.slots_nbytes > _MOST_SLOTS:
+        raise CannotSplit("what its threads keep would be too large")
     attributes = re.search(rf"^attributes {found['attributes']} = \{{ (.*) \}}$", text, re.M)
     assert attributes is not None
     return write_loops(rest, regions, body.marks, body.variables, attributes[1], made.slots_nbytes, made.shared_nbytes)
@@ -147,7 +153,8 @@ def _wait(number: int, how: str, call: Instruction) -> Wait:
         return Wait(number, is_group=True)
     if said is None:
         raise CannotSplit("what lanes give each other has no constant size")
-    return Wait(number, is_group=False, is_for_all=bool(int(said[1]) & _ALL_LANES), nbytes=int(said[1]) & ~_ALL_LANES)
+    given = int(said[1])
+    return Wait(number, is_group=False, is_for_all=bool(given & _ALL_LANES), nbytes=given & (_ALL_LANES - 1))
 
 
 def _plane(nbytes: int) -> int:
@@ -191,9 +198,15 @@ class _Split:
 
     def _is_invariant(self, pointer: str) -> bool:
         """Of the arguments or the launch, which nobody writes."""
+        root = self._root(pointer)
+        if root in self._made and self._made[root][1].text == f"load ptr, ptr {_ORIGIN}, align 8":
+            return True  # the launch
+        return root in {_ROW, _ORIGIN}
+
+    def _root(self, pointer: str) -> str:
         while pointer in self._made and self._made[pointer][1].operation == "getelementptr":
             pointer = self._made[pointer][1].values[0]
-        return pointer in {_ROW, _ORIGIN}
+        return pointer
 
     def _is_pure(self, name: str) -> bool:
         one = self._made[name][1]
@@ -380,10 +393,26 @@ class _Split:
             self._body.waits.get(number, Wait(0, is_group=True)),
             sorted(answers),
             {name: (kind, places[name]) for name, kind in shared.items()},
-            "\n  ".join(text),
+            "\n".join(text),
+            self._question(start, shared),
             not holds_pointers,
             any("%met" in line for line in text),
         )
+
+    def _question(self, start: str, shared: dict[str, str]) -> Question | None:
+        """What the first branch asks, if it is of the thread's place beside what all threads know."""
+        lines = self._body.lines[start]
+        last = lines[-1]
+        asked = re.match(r"br i1 (%\S+), label", last.text) if isinstance(last, Instruction) else None
+        for line in lines if asked else ():
+            if isinstance(line, Instruction) and asked and line.name == asked[1]:
+                found = _QUESTION.fullmatch(line.text)
+                return _asked(line.line, found, self._known(lines, shared)) if found else None
+        return None
+
+    def _known(self, lines: list[_Line], shared: dict[str, str]) -> dict[str, str]:
+        """Names in a region's first block of what it is given from outside."""
+        return {one.name: f"{one.value}.in" for one in lines if isinstance(one, _Kept) and shared.get(one.value) == "i32"}
 
     def _reached(self, start: str) -> set[str]:
         seen: set[str] = set()
@@ -455,6 +484,21 @@ class _Split:
             Instruction(f"{name}.o", f"load i64, ptr {name}.p"),
             Instruction(name, f"getelementptr i8, ptr %memory, i64 {name}.o"),
         ]
+
+
+def _asked(line: str, found: re.Match[str], known: dict[str, str]) -> Question | None:
+    how, place, other = found["how"], _PLACES[found["place"]], found["other"]
+    if other.lstrip("-").isdecimal():
+        number = int(other)
+        if number < 0 or how in {"uge", "sge", "ule", "sle"}:
+            return None
+        if how in {"ugt", "sgt"}:
+            return Question(line, place, True, str(number + 1), True)
+    elif other not in known or how not in {"ult", "eq", "ne"}:
+        return None
+    else:
+        other = known[other]
+    return Question(line, place, how in {"ult", "slt"}, other, how == "ne")
 
 
 def _stored(kind: str) -> str:

@@ -5,7 +5,7 @@
 
 #include "softmetal/kernels/threadgroup.h"
 
-/* One threadgroup that runs. */
+/* What threadgroup after threadgroup uses. */
 typedef struct turn {
     soft_threadgroup *group;
     const soft_regions *regions;
@@ -199,6 +199,7 @@ run_simdgroups(turn *turn)
     soft_threadgroup *group = turn->group;
     soft_u32 threads = group->placement.thread_count;
     soft_u32 waiting = 0;
+    set_next(turn, 0, threads, 0);
     for (soft_u32 first = 0; first < threads; first += SOFT_SIMD_WIDTH) {
         soft_u32 left = threads - first;
         soft_simdgroup_begin(&group->simdgroups[first / SOFT_SIMD_WIDTH],
@@ -271,6 +272,9 @@ run_threads(turn *turn)
     if (wait == SOFT_REGION_END) {
         return !is_stopped(turn);
     }
+    if (wait == 0) {
+        set_next(turn, 0, threads, 0);
+    }
     bool is_more = true;
     while (is_more && !is_stopped(turn)) {
         set_shared(turn, 0, half);
@@ -280,28 +284,44 @@ run_threads(turn *turn)
     return !is_stopped(turn);
 }
 
-SOFT_ON_FIBER bool
-soft_regions_run(soft_threadgroup *group)
+/* Give the threadgroup's memory to arguments and variables, which lie at one place in each threadgroup. */
+SOFT_ON_FIBER static void
+place_variables(turn *turn)
 {
+    soft_threadgroup *group = turn->group;
     const soft_image *image = group->run->image;
-    turn turn = {.group = group, .regions = image->regions};
-    soft_placement_of(&group->placement, 0, &turn.origin);
-    image->prepare(group->run->launch, turn.row);
-    for (soft_u64 index = 0; index < turn.regions->variable_count; index++) {
-        const soft_variable *variable = &turn.regions->variables[index];
+    image->prepare(group->run->launch, turn->row);
+    for (soft_u64 index = 0; index < turn->regions->variable_count; index++) {
+        const soft_variable *variable = &turn->regions->variables[index];
         const soft_u8 *place = image->runtime->threadgroup_variable(
             (soft_u32)variable->number, variable->nbytes, variable->alignment);
-        turn.variables[index] = (soft_u64)(place - group->memory.bytes);
+        turn->variables[index] = (soft_u64)(place - group->memory.bytes);
     }
-    memset(group->regions.next, 0,
-           group->placement.thread_count * sizeof *group->regions.next);
+}
+
+SOFT_ON_FIBER void
+soft_regions_run(soft_threadgroup *group, soft_next_group *next_group)
+{
+    turn turn;
+    turn.group = group;
+    turn.regions = group->run->image->regions;
     turn.step = (soft_step){.row = turn.row,
                             .origin = &turn.origin,
                             .slots = group->regions.slots,
                             .memory = group->memory.bytes,
                             .variables = turn.variables,
-                            .next = group->regions.next,
-                            .width = group->placement.size[0],
-                            .height = group->placement.size[1]};
-    return turn.regions->has_lanes ? run_simdgroups(&turn) : run_threads(&turn);
+                            .next = group->regions.next};
+    bool is_placed = false;
+    while (next_group(group)) {
+        if (!is_placed || group->run->is_poisoned) {
+            place_variables(&turn);
+            is_placed = true;
+        }
+        soft_placement_of(&group->placement, 0, &turn.origin);
+        turn.step.width = group->placement.size[0];
+        turn.step.height = group->placement.size[1];
+        if (!(turn.regions->has_lanes ? run_simdgroups(&turn) : run_threads(&turn))) {
+            return;
+        }
+    }
 }

@@ -21,11 +21,13 @@ typedef struct soft_region_memory {
 } soft_region_memory;
 
 struct soft_threadgroup;
+/* The next threadgroup.  False: there is none, or the run is stopped. */
+typedef bool soft_next_group(struct soft_threadgroup *group);
 
 /* Make room for what this kernel's threads keep.  False: there is no memory. */
 bool soft_region_memory_fit(soft_region_memory *memory, const soft_regions *regions);
 
-/* Run the threadgroup that its placement says.  False: the run was stopped meanwhile. */
-bool soft_regions_run(struct soft_threadgroup *group);
+/* Run threadgroup after threadgroup. */
+void soft_regions_run(struct soft_threadgroup *group, soft_next_group *next_group);
 
 #endif /* SOFT_REGIONS_H */

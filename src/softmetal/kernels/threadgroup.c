@@ -359,8 +359,7 @@ run_fiber(void *context)
         soft_fiber *fiber = group->current;
         if (group->run->is_straight) {
             if (group->run->image->regions != NULL) {
-                while (next_group(group) && soft_regions_run(group)) {
-                }
+                soft_regions_run(group, next_group);
             }
             else {
                 run_straight(group, &fiber->thread);
@@ -448,12 +447,12 @@ const soft_runtime soft_threadgroup_runtime = {
     .self = self,
     .threadgroup_barrier = threadgroup_barrier,
     .simd_exchange = simd_exchange,
-    .simd_values = simd_values,
     .threadgroup_variable = threadgroup_variable,
     .threadgroup_argument = threadgroup_argument,
     .access = soft_check_access,
     .stop = soft_check_stop_for,
     .count = soft_check_count,
+    .simd_values = simd_values,
 };
 
 /* ---- what the OS thread calls ---- */

@@ -153,9 +153,6 @@ typedef struct soft_runtime {
      * the lane has put them where `simd_values` says. */
     soft_u32 (*simd_exchange)(const void *bytes, soft_u32 nbytes, const soft_u8 **values,
                               const void *site);
-    /* Where the lanes put values of this size before they come; or, `is_given`, where they lie
-     * afterwards. */
-    soft_u8 *(*simd_values)(soft_u32 nbytes, soft_u32 is_given);
     /* Threadgroup memory: a variable of the kernel, by its number; an argument, by its index. */
     void *(*threadgroup_variable)(soft_u32 number, soft_u64 nbytes, soft_u64 alignment);
     void *(*threadgroup_argument)(soft_u32 index);
@@ -166,6 +163,9 @@ typedef struct soft_runtime {
     void (*stop)(soft_u32 why, soft_u64 first, soft_u64 second, const void *site);
     /* For counting images, instead of `access`. */
     void (*count)(const void *address, soft_counted *counted, const void *site);
+    /* For plain images: where the lanes put values of this size before they come; or, `is_given`,
+     * where those lie that came. */
+    soft_u8 *(*simd_values)(soft_u32 nbytes, soft_u32 is_given);
 } soft_runtime;
 
 typedef enum { SOFT_ARGUMENT_BUFFER, SOFT_ARGUMENT_THREADGROUP } soft_argument_kind;
