@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 import metal_dlpack as md
+import softmetal
 from softmetal.msl import regions
 
 HEAD = """#include <metal_stdlib>
@@ -57,20 +58,38 @@ class Program:
         choose = self.rng.choice
         return choose(
             [f"v[{k}]" for k in range(4)]
-            + [f"u[{self.rng.randrange(4)}]", f"{self.rng.randrange(100)}u", f"p[{self.rng.randrange(5)}]", "lane", "sg"]
+            + [
+                f"u[{self.rng.randrange(4)}]",
+                f"{self.rng.randrange(100)}u",
+                f"p[{self.rng.randrange(5)}]",
+                "lane",
+                "sg",
+            ]
             + [f"k{k}" for k in range(self.loops)]
         )
 
     def expression(self) -> str:
         one, other = self.value(), self.value()
-        forms = ["{a} + {b}", "{a} * {b}", "{a} ^ {b} << 3", "mixed({a} - {b})", "min({a}, {b})", "{a} > {b} ? {a} : 7u", "p[{a} % 5]"]
+        forms = [
+            "{a} + {b}",
+            "{a} * {b}",
+            "{a} ^ {b} << 3",
+            "mixed({a} - {b})",
+            "min({a}, {b})",
+            "{a} > {b} ? {a} : 7u",
+            "p[{a} % 5]",
+        ]
         return self.rng.choice(forms).format(a=one, b=other)
 
     def condition(self, is_uniform: bool) -> str:
         if is_uniform:
             return f"u[{self.rng.randrange(4)}] % {self.rng.randrange(2, 4)} == 0"
         return self.rng.choice(
-            [f"({self.value()} & {self.rng.choice([1, 3, 64])}) == 0", f"l < {self.rng.choice([5, 32, 40])}", f"lane % {self.rng.choice([2, 3])} == 1"]
+            [
+                f"({self.value()} & {self.rng.choice([1, 3, 64])}) == 0",
+                f"l < {self.rng.choice([5, 32, 40])}",
+                f"lane % {self.rng.choice([2, 3])} == 1",
+            ]
         )
 
     def of_lanes(self, target: str) -> str:
@@ -84,10 +103,10 @@ class Program:
         if kind == "fill":
             return f"{target} ^= simd_shuffle_and_fill_{self.rng.choice(['up', 'down'])}({self.value()}, {self.value()}, ushort({self.rng.randrange(32)}));"
         if kind == "odd":
-            type = self.rng.choice(TYPES)
-            made = f"{type}({self.value()} & 255)"
+            kind = self.rng.choice(TYPES)
+            made = f"{kind}({self.value()} & 255)"
             taken = f"simd_shuffle_xor({made}, ushort({self.rng.randrange(32)}))"
-            part = ".x" if type[-1].isdigit() else ""
+            part = ".x" if kind[-1].isdigit() else ""
             return f"{target} += uint({taken}{part});"
         name = self.rng.choice(LANES[kind].split())
         width = 4 if kind == "quad place" else 32
@@ -104,7 +123,23 @@ class Program:
 
     def statement(self, depth: int, together: bool, loops_apart: bool) -> Iterator[str]:
         target = f"v[{self.rng.randrange(4)}]"
-        kind = self.rng.choice(["set", "set", "set", "if", "if", "for", "lanes", "lanes", "barrier", "barrier", "leave", "private", "atomic"])
+        kind = self.rng.choice(
+            [
+                "set",
+                "set",
+                "set",
+                "if",
+                "if",
+                "for",
+                "lanes",
+                "lanes",
+                "barrier",
+                "barrier",
+                "leave",
+                "private",
+                "atomic",
+            ]
+        )
         if kind == "barrier" and together:
             memory = self.rng.choice(["t", "t", "given"])
             yield f"{target} ^= through({memory}, l, n, {self.value()}, {self.rng.randrange(1, 70)});"
@@ -124,12 +159,19 @@ class Program:
             yield "}"
         elif kind == "for" and depth < 3:
             is_uniform = self.rng.random() < 0.6
-            name, bound = f"k{self.loops}", self.rng.choice(["3", "u[1] % 5"]) if is_uniform else f"({self.value()} & 3)"
+            name, bound = (
+                f"k{self.loops}",
+                self.rng.choice(["3", "u[1] % 5"]) if is_uniform else f"({self.value()} & 3)",
+            )
             yield f"for (uint {name} = 0, end{self.loops} = {bound}; {name} < end{self.loops}; {name}++) {{"
             self.loops += 1
             yield from self.statements(depth + 1, together and is_uniform, loops_apart or not (together and is_uniform))
             if self.rng.random() < 0.3:
-                yield f"if ({self.condition(is_uniform)}) {self.rng.choice(['break', 'continue'] if is_uniform else ['break'])};" if is_uniform else ""
+                yield (
+                    f"if ({self.condition(is_uniform)}) {self.rng.choice(['break', 'continue'] if is_uniform else ['break'])};"
+                    if is_uniform
+                    else ""
+                )
             self.loops -= 1
             yield "}"
         else:
@@ -142,7 +184,9 @@ class Program:
 
 
 def grid(rng: random.Random) -> dict[str, tuple[int, ...]]:
-    group = rng.choice([(32,), (64,), (48,), (256,), (7,), (1024,), (8, 8), (16, 3), (40, 2), (4, 4, 4), (64, 2, 2), (5, 3, 2)])
+    group = rng.choice(
+        [(32,), (64,), (48,), (256,), (7,), (1024,), (8, 8), (16, 3), (40, 2), (4, 4, 4), (64, 2, 2), (5, 3, 2)]
+    )
     threads = tuple(side * rng.randrange(1, 3) + (rng.randrange(side) if rng.random() < 0.4 else 0) for side in group)
     return {"threads": threads, "group": group}
 
@@ -160,18 +204,29 @@ def outcome(text: str, launch: dict, values: np.ndarray, chosen: np.ndarray) -> 
 
 
 def differing(number: int) -> str:
-    """Where the two ways to run a kernel differ, or nothing."""
+    """Where a kernel's regions differ from its fibers, and from the checker's; or nothing.
+
+    Which lanes of diverging branches meet first goes by the order of the code that clang has made; that of -O1 is the
+    source's.
+    """
     rng = random.Random(number)
     text, launch = Program(rng).text(), grid(rng)
     threads = int(np.prod(launch["threads"]))
     drawn = np.random.default_rng(number)
     values, chosen = drawn.integers(0, 2**32, threads, dtype="uint32"), drawn.integers(0, 50, 4, dtype="uint32")
+    made = outcome(text, launch, values, chosen)
     split, regions.split_at_waits = regions.split_at_waits, refused
     try:
         wanted = outcome(f"{text}// on fibers\n", launch, values, chosen)
     finally:
         regions.split_at_waits = split
-    made = outcome(text, launch, values, chosen)
+    if made == wanted:
+        return ""
+    softmetal.configure(kernel_check=True)
+    try:
+        wanted = outcome(text, launch, values, chosen)
+    finally:
+        softmetal.configure(kernel_check=False)
     wrong = [at for at, (one, other) in enumerate(zip(made, wanted, strict=True)) if one != other]
     return f"seed {number}: {launch}: {len(wrong)} of {threads} differ, first at {wrong[0]}" if wrong else ""
 

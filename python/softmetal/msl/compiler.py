@@ -190,7 +190,7 @@ class Compiler:
             link(cache.made(key, ".bc", compile_answers))
 
     def _split(self, compiled: Path) -> bool:
-        """Turn LLVM's text of a kernel into a machine's code, split at its waits where that can be.  False: it has none."""
+        """Turn LLVM's text of a kernel into a machine's code, split at its waits if it can be.  False: it has none."""
         from . import regions
 
         text = compiled.read_bytes().decode("latin-1")
@@ -205,7 +205,7 @@ class Compiler:
             compile_text(regions.split_at_waits(text))
         except regions.NoWaits:
             return False
-        except (regions.CannotSplit, CompilerError):  # or this clang does not take what we wrote
+        except (regions.CannotSplit, CompilerError, LookupError, ValueError):  # or it is of a form that no test has met
             compile_text(text)  # its threads take turns
         return True
 

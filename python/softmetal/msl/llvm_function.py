@@ -24,10 +24,10 @@ _CALLED = re.compile(
     r"call .*?(?P<type><\d+ x \w+>|\{[^@]*\}|\[[^@]*\]|%\"[^\"]*\"|[%\w.]+) (?P<name>@[-\w.$]+|@\"[^\"]*\"|%[-\w.$]+)\("
 )
 #: What computes, and neither reads memory nor does anything that is seen.
-PURE = frozenset(
-    "add sub mul udiv sdiv urem srem shl lshr ashr and or xor fadd fsub fmul fdiv frem fneg icmp fcmp select "
-    "getelementptr zext sext trunc fpext fptrunc fptoui fptosi uitofp sitofp ptrtoint inttoptr bitcast addrspacecast "
-    "extractvalue insertvalue extractelement insertelement shufflevector freeze".split()
+PURE = re.compile(
+    r"(?:add|sub|mul|[us]div|[us]rem|shl|[la]shr|and|or|xor|f(?:add|sub|mul|div|rem|neg)|[if]cmp|select|getelementptr"
+    r"|[zs]ext|trunc|fpext|fptrunc|fpto[us]i|[us]itofp|ptrtoint|inttoptr|bitcast|addrspacecast|(?:extract|insert)value"
+    r"|(?:extract|insert)element|shufflevector|freeze)"
 )
 
 
@@ -113,7 +113,7 @@ def type_of(one: Instruction) -> str:
     if operation == "call":
         found = _CALLED.search(text)
         if found is not None:
-            return found["type"]
+            return str(found["type"])
         raise CompilerError(f"LLVM writes a call in a way that is not known: {text}")
     if operation in {"getelementptr", "alloca", "inttoptr"}:
         return _of_pointers(text) if operation == "getelementptr" else "ptr"
@@ -133,7 +133,7 @@ def type_of(one: Instruction) -> str:
     if operation == "extractelement":
         return kind[kind.index(" x ") + 3 : -1]
     if operation == "shufflevector":
-        return re.findall(r"<\d+ x i32>", rest)[-1].replace("i32", kind[kind.index(" x ") + 3 : -1])
+        return str(re.findall(r"<\d+ x i32>", rest)[-1]).replace("i32", kind[kind.index(" x ") + 3 : -1])
     if operation == "extractvalue":
         raise CompilerError("a part of a structure has no type of its own here")  # it is made again where it is used
     return kind

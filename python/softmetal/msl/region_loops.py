@@ -12,10 +12,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from .waits import Wait
+
 #: softmetal_kernel.h.
 MOST_THREADS = 1024
 END, SEVERAL = 0xFFFF, 0xFFFE
-_BARRIER, _LANES, _ALL_LANES = 1, 2, 3
 #: Of a soft_step: its pointers in their order from its beginning on, and where its numbers lie.
 _POINTERS = ("row", "origin", "slots", "in", "out", "memory", "variables", "given", "give", "next")
 _NUMBERS = {"met": 80, "width": 84, "height": 88}
@@ -114,20 +115,6 @@ row.end:
 br i1 %is_more, label %rows, label %finished
 finished:
 """
-
-
-@dataclass(frozen=True)
-class Wait:
-    """What a region begins behind; the entry is number 0.  nbytes: what a lane gives."""
-
-    number: int
-    is_group: bool
-    is_for_all: bool = False
-    nbytes: int = 0
-
-    @property
-    def kind(self) -> int:
-        return _BARRIER if self.is_group else _ALL_LANES if self.is_for_all else _LANES
 
 
 @dataclass(frozen=True)
@@ -241,7 +228,8 @@ class _Loops:
 
     def of(self, one: Region, has_lanes: bool) -> str:
         """The function that runs a region for threads `first` to `first` + `count` - 1."""
-        made = [f"define internal i32 @softmetal_run_{one.wait.number}(ptr noalias readonly %step, i32 %first, i32 %count) #9001 {{"]
+        parameters = "ptr noalias readonly %step, i32 %first, i32 %count"
+        made = [f"define internal i32 @softmetal_run_{one.wait.number}({parameters}) #9001 {{"]
         made += ["enter:", *_read_step(one), _ENTERED]
         ends = []
         if has_lanes:
@@ -260,13 +248,25 @@ class _Loops:
         if len(one.answers) > 1:
             for letter, nth in (("o", 1), ("a", 2)):
                 made.append(f"%{letter} = phi i32 " + ", ".join(f"[ {end[nth]}, %{end[0]} ]" for end in ends))
-            made += ["%same = icmp eq i32 %o, %a", f"%answer = select i1 %same, i32 %o, i32 {SEVERAL}", "ret i32 %answer"]
+            made += [
+                "%same = icmp eq i32 %o, %a",
+                f"%answer = select i1 %same, i32 %o, i32 {SEVERAL}",
+                "ret i32 %answer",
+            ]
         else:
             made.append(f"ret i32 {one.answers[0] if one.answers else END}")
         return "\n".join([*made, "}"])
 
     def _threads(
-        self, one: Region, name: str, places: dict[str, str], count: str, start: tuple[str, str], then: str, *, is_full: bool
+        self,
+        one: Region,
+        name: str,
+        places: dict[str, str],
+        count: str,
+        start: tuple[str, str],
+        then: str,
+        *,
+        is_full: bool,
     ) -> tuple[list[str], str, str, str]:
         """The innermost loops; the block that they end in, and which waits its threads came to: or-ed and and-ed."""
         cuts, parts = _parts(one.question, name, places, count)
@@ -302,12 +302,18 @@ def _read_step(one: Region) -> list[str]:
     made = []
     for nth, name in enumerate(_POINTERS):
         known = f", !dereferenceable {_KNOWN[name]}, !align !9005" if name in _KNOWN else ""
-        made += [f"%at.{name} = getelementptr i8, ptr %step, i64 {8 * nth}", f"%{name} = load ptr, ptr %at.{name}{known}"]
+        made += [
+            f"%at.{name} = getelementptr i8, ptr %step, i64 {8 * nth}",
+            f"%{name} = load ptr, ptr %at.{name}{known}",
+        ]
     for name, at in _NUMBERS.items():
         made += [f"%at.{name} = getelementptr i8, ptr %step, i64 {at}", f"%{name} = load i32, ptr %at.{name}"]
     for axis in range(3):
-        at = f"%at.grid{axis}"
-        made += [f"{at} = getelementptr i8, ptr %origin, i64 {_GRID_POSITION + 4 * axis}", f"%grid{axis} = load i32, ptr {at}"]
+        grid = f"%at.grid{axis}"
+        made += [
+            f"{grid} = getelementptr i8, ptr %origin, i64 {_GRID_POSITION + 4 * axis}",
+            f"%grid{axis} = load i32, ptr {grid}",
+        ]
     for name, (kind, at) in one.shared.items():
         made += [f"{name}.at = getelementptr i8, ptr %in, i64 {at}", f"{name}.in = load {kind}, ptr {name}.at"]
     return made

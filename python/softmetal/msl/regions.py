@@ -11,35 +11,42 @@ many threads in a loop that LLVM turns into vectors; what a thread keeps across 
 for each thread, and what is the same for all threads once beside it.  Nothing is kept that is cheaper to compute again
 from the thread's position and the arguments.
 
-The text is that of clang at -O2 with no vectors made.  `softmetal_one_thread` (softmetal_image.h) is the kernel for
-one thread; what it waits by and asks for are calls of functions that softmetal_runtime.h declares for this.
+The text is that of clang at -O2 with no vectors made; `softmetal_one_thread` (softmetal_image.h) is the kernel for
+one thread.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from .checked_code import split
-from .llvm_function import PURE, Block, Instruction, read_blocks, type_of
+from .llvm_function import PURE, Instruction, type_of
 from .llvm_layout import Layout
 from .llvm_values import VALUE
-from .region_loops import END, MOST_THREADS, Question, Region, Wait, write_loops
-from .varying import Varying, find_varying
-
-#: Parameters of the function: arguments; the threadgroup's first thread; where in it this one is, and its index; where
-#: in the grid; lane and SIMD-group.
-_ROW, _ORIGIN, *_POSITION, _LANE, _SIMDGROUP = (f"%v{number}" for number in range(11))
-_INDEX = _POSITION[3]
-_ENTRY = "v11"
-_ONE_THREAD = re.compile(
-    r"^define [^\n]*@softmetal_one_thread\([^\n]*\) [^\n]*?(?P<attributes>#\d+) [^\n]*\{\n(?P<body>.*?)^\}\n", re.M | re.S
+from .region_loops import END, MOST_THREADS, Question, Region, write_loops
+from .varying import find_varying
+from .waits import (
+    INDEX,
+    LANE,
+    ORIGIN,
+    POSITION,
+    ROW,
+    SIMDGROUP,
+    SPOKEN,
+    Thread,
+    Wait,
+    numbers_in,
+    plane,
+    read_thread,
+    wait_of,
 )
-_SPOKEN = re.compile(r"@_ZN9softmetalL?\d+(wait_for_group|wait_for_lanes|lane_of_thread|lane_values|variable_address)E")
-_NUMBER = re.compile(r"i\d+ (?:noundef )?(-?\d+)")
-_VARIABLE = re.compile(r'asm sideeffect "[^"]*softmetal_variables')
-_ALL_LANES = 1 << 31
+
+_ONE_THREAD = re.compile(
+    r"^define [^\n]*@softmetal_one_thread\([^\n]*\) [^\n]*?(?P<attributes>#\d+) [^\n]*\{\n(?P<body>.*?)^\}\n",
+    re.MULTILINE | re.DOTALL,
+)
 #: What is computed again where it is used may take so many steps.
 _CHEAP = 12
 _DEAR = {"udiv", "sdiv", "urem", "srem", "fdiv", "frem"}
@@ -71,113 +78,48 @@ class _Kept:
 _Line = Instruction | _Kept | Wait
 
 
-@dataclass
-class _Body:
-    """The function as it is copied into regions."""
-
-    blocks: dict[str, Block]
-    starts: dict[int, str]  # the block behind each wait
-    waits: dict[int, Wait]
-    marks: list[str]  # lines of assembly that declare variables of the threadgroup ...
-    variables: dict[int, tuple[int, int]]  # ... which, by number: bytes and alignment
-    lines: dict[str, list[_Line]] = field(default_factory=dict)
-
-    def leads(self, label: str, *, past_waits: bool) -> list[str]:
-        last = self.blocks[label].instructions[-1]
-        if last.operation != "wait":
-            return self.blocks[label].leads
-        return [self.starts[int(last.text.split()[1])]] if past_waits else []
-
-
 def split_at_waits(text: str) -> str:
     """Return LLVM's text of a kernel with regions in place of its threads' function.  Raises CannotSplit."""
     found = _ONE_THREAD.search(text)
     if found is None:
         raise CannotSplit("its text has no function of one thread")
     rest = text[: found.start()] + text[found.end() :]
-    if any(_SPOKEN.search(line) for line in rest.split("\n") if " call " in line):
+    if any(SPOKEN.search(line) for line in rest.split("\n") if " call " in line):
         raise CannotSplit("a function that is not inlined waits, or asks which lane it is on")
-    named = dict(re.findall(r"^(%\S+|%\"[^\"]*\") = type (.*)$", text, re.M))
-    body = _read(found["body"])
-    if not body.waits:
+    named = dict(re.findall(r"^(%\S+|%\"[^\"]*\") = type (.*)$", text, re.MULTILINE))
+    thread = read_thread(found["body"])
+    if not thread.waits and not thread.asks_for_lane:
         raise NoWaits
-    made = _Split(body, Layout(named))
+    made = _Split(thread, Layout(named))
     regions = made.regions()
     if sum(len(one.text) for one in regions) > _MOST_GROWTH * len(found["body"]):
         raise CannotSplit("its regions would be too large")
     if made.slots_nbytes > _MOST_SLOTS:
         raise CannotSplit("what its threads keep would be too large")
-    attributes = re.search(rf"^attributes {found['attributes']} = \{{ (.*) \}}$", text, re.M)
+    attributes = re.search(rf"^attributes {found['attributes']} = \{{ (.*) \}}$", text, re.MULTILINE)
     assert attributes is not None
-    return write_loops(rest, regions, body.marks, body.variables, attributes[1], made.slots_nbytes, made.shared_nbytes)
-
-
-# ---- reading ----
-
-
-def _read(text: str) -> _Body:
-    body = _Body({}, {}, {}, [], {})
-    blocks = read_blocks(text, _ENTRY)
-    ends: dict[str, str] = {}  # where a block of the text ends, once it is cut at waits
-    for label, block in blocks.items():
-        here = body.blocks[label] = Block(label)
-        body.starts.setdefault(0, label)
-        for one in block.instructions:
-            if one.operation == "call" and " asm sideeffect " in one.text and "softmetal_" in one.text:
-                if _VARIABLE.search(one.text) and one.text not in body.marks:
-                    body.marks.append(one.text)
-                    number, nbytes, unit = re.findall(r"i\d+ (\d+)", one.text.rpartition('"(')[2])
-                    body.variables[int(number)] = int(nbytes), int(unit)
-                continue
-            spoken = _SPOKEN.match(one.called)
-            if spoken is None or not spoken[1].startswith("wait"):
-                here.instructions.append(one)
-                continue
-            number = len(body.waits) + 1
-            body.waits[number] = _wait(number, spoken[1], one)
-            here.instructions.append(Instruction("", f"wait {number}"))
-            here = body.blocks[f"behind{number}"] = Block(f"behind{number}")
-            body.starts[number] = here.label
-            if one.name:
-                here.instructions.append(Instruction(one.name, "or i32 %met, 0"))
-        ends[label] = here.label
-    for block in body.blocks.values():
-        for one in block.phis():
-            one.text = re.sub(r", %([-\w.$]+) \]", lambda at: f", %{ends.get(at[1], at[1])} ]", one.text)
-    return body
-
-
-def _wait(number: int, how: str, call: Instruction) -> Wait:
-    said = _NUMBER.search(call.text[call.text.index("(") :])
-    if how == "wait_for_group":
-        return Wait(number, is_group=True)
-    if said is None:
-        raise CannotSplit("what lanes give each other has no constant size")
-    given = int(said[1])
-    return Wait(number, is_group=False, is_for_all=bool(given & _ALL_LANES), nbytes=given & (_ALL_LANES - 1))
-
-
-def _plane(nbytes: int) -> int:
-    """Where the places of the lanes begin for what has so many bytes; softmetal_runtime.h."""
-    return 32 * ((1 << (nbytes - 1).bit_length()) - 1)
+    return write_loops(
+        rest, regions, thread.marks, thread.variables, attributes[1], made.slots_nbytes, made.shared_nbytes
+    )
 
 
 # ---- splitting ----
 
 
 class _Split:
-    def __init__(self, body: _Body, layout: Layout):
-        self._body, self._layout = body, layout
-        self._made = {one.name: (label, one) for label, block in body.blocks.items() for one in block.instructions if one.name}
+    def __init__(self, thread: Thread, layout: Layout):
+        self._thread, self._layout = thread, layout
+        self._lines: dict[str, list[_Line]] = {}
+        blocks = thread.blocks.items()
+        self._made = {one.name: (label, one) for label, block in blocks for one in block.instructions if one.name}
         self._own: dict[str, tuple[int, int]] = {}  # variables of a thread: where they begin, and bytes of one
         self.slots_nbytes = self.shared_nbytes = 0
         self._place_variables()
-        leads = {label: body.leads(label, past_waits=True) for label in body.blocks}
-        waiting = frozenset(label for label in body.blocks if not body.leads(label, past_waits=False) and leads[label])
-        self._leads = leads
+        self._leads = leads = {label: thread.leads(label, past_waits=True) for label in thread.blocks}
+        waiting = frozenset(label for label in leads if leads[label] and not thread.leads(label, past_waits=False))
         # Where lanes wait for each other, 32 of them go on together
-        positions = [*_POSITION, _LANE, *([_SIMDGROUP] if all(one.is_group for one in body.waits.values()) else [])]
-        self._varying: Varying = find_varying(body.blocks, leads, waiting, positions, self._own)
+        positions = [*POSITION, LANE, *([SIMDGROUP] if all(one.is_group for one in thread.waits.values()) else [])]
+        self._varying = find_varying(thread.blocks, leads, waiting, positions, self._own)
         self._cost: dict[str, int] = {}
         self._kept: dict[str, str] = {}  # values that other blocks read, and their types
         self._copies = 0
@@ -199,9 +141,9 @@ class _Split:
     def _is_invariant(self, pointer: str) -> bool:
         """Of the arguments or the launch, which nobody writes."""
         root = self._root(pointer)
-        if root in self._made and self._made[root][1].text == f"load ptr, ptr {_ORIGIN}, align 8":
+        if root in self._made and self._made[root][1].text == f"load ptr, ptr {ORIGIN}, align 8":
             return True  # the launch
-        return root in {_ROW, _ORIGIN}
+        return root in {ROW, ORIGIN}
 
     def _root(self, pointer: str) -> str:
         while pointer in self._made and self._made[pointer][1].operation == "getelementptr":
@@ -213,9 +155,13 @@ class _Split:
         if one.operation == "load":
             return self._is_invariant(one.values[-1]) if one.values else False
         if one.operation == "call":
-            spoken = _SPOKEN.match(one.called)
+            spoken = SPOKEN.match(one.called)
             return spoken is not None and not spoken[1].startswith("wait")
-        return one.operation in PURE and one.operation not in _DEAR and not one.text.startswith("or i32 %met")
+        return (
+            PURE.fullmatch(one.operation) is not None
+            and one.operation not in _DEAR
+            and not one.text.startswith("or i32 %met")
+        )
 
     def _steps(self, name: str) -> int:
         """How many steps it takes to make a value again where it is used; more than _CHEAP: it is kept."""
@@ -242,13 +188,12 @@ class _Split:
     # -- lines --
 
     def _make_lines(self) -> None:
-        body = self._body
-        for label, block in body.blocks.items():
+        for label, block in self._thread.blocks.items():
             made: list[_Line] = []
             here: dict[str, str] = {}
             for one in block.instructions:
                 if one.operation == "wait":
-                    made.append(body.waits[int(one.text.split()[1])])
+                    made.append(self._thread.waits[wait_of(one)])
                 elif one.operation == "phi":
                     made.append(one)
                     here[one.name] = one.name
@@ -256,13 +201,13 @@ class _Split:
                     text = self._renamed(one.text, made, here)
                     made += self._lowered(one.name, text)
                     here[one.name] = one.name
-            body.lines[label] = made
-        for lines in body.lines.values():
+            self._lines[label] = made
+        for lines in self._lines.values():
             for at, line in enumerate(lines):
                 if isinstance(line, Instruction) and line.operation == "phi":
                     lines[at] = Instruction(line.name, re.sub(r"\[ (.+?), %([-\w.$]+) \]", self._arm, line.text))
-        for label, lines in body.lines.items():
-            body.lines[label] = list(self._with_stores(lines))
+        for label, lines in self._lines.items():
+            self._lines[label] = list(self._with_stores(lines))
 
     def _renamed(self, text: str, made: list[_Line], here: dict[str, str]) -> str:
         """The text with each value of another block loaded, or made again, before it."""
@@ -281,7 +226,7 @@ class _Split:
         if name in self._own:
             begin, each = self._own[name]
             made += [
-                Instruction(f"{new}.i", f"zext i32 {_INDEX} to i64"),
+                Instruction(f"{new}.i", f"zext i32 {INDEX} to i64"),
                 Instruction(f"{new}.m", f"mul i64 {new}.i, {each}"),
                 Instruction(f"{new}.b", f"getelementptr i8, ptr %own, i64 {begin}"),
                 Instruction(new, f"getelementptr i8, ptr {new}.b, i64 {new}.m"),
@@ -298,7 +243,7 @@ class _Split:
         """A value that comes into a block is loaded, or made again, at the end of the one that it comes from."""
         value, label = arm[1], arm[2]
         if value in self._made and self._made[value][0] != label:
-            lines = self._body.lines[label]
+            lines = self._lines[label]
             made: list[_Line] = []
             value = self._value(value, made, {})
             lines[-1:] = [*made, lines[-1]]
@@ -314,16 +259,17 @@ class _Split:
                 later = []
             yield line
             if isinstance(line, Instruction) and line.name in self._kept:
-                (later if is_phi else (stores := [])).append(_Kept(False, "", line.name))
-                if not is_phi:
-                    yield from stores
+                if is_phi:
+                    later.append(_Kept(False, "", line.name))
+                else:
+                    yield _Kept(False, "", line.name)
 
     # -- what lives across a wait --
 
     def _find_live(self) -> dict[str, set[str]]:
         reads: dict[str, set[str]] = {}
         writes: dict[str, set[str]] = {}
-        for label, lines in self._body.lines.items():
+        for label, lines in self._lines.items():
             reads[label], writes[label] = set(), set()
             for line in lines:
                 if isinstance(line, _Kept):
@@ -344,7 +290,7 @@ class _Split:
 
     def regions(self) -> list[Region]:
         """One for the entry and one behind each wait, by their numbers."""
-        at = {number: sorted(self._live[label]) for number, label in self._body.starts.items()}
+        at = {number: sorted(self._live[label]) for number, label in self._thread.starts.items()}
         places = self._places(sorted({name for names in at.values() for name in names}))
         holds_pointers = any("ptr" in self._kept[name] for name in places)
         return [self._region(number, at, places, holds_pointers) for number in sorted(at)]
@@ -364,9 +310,9 @@ class _Split:
         return places
 
     def _region(self, number: int, at: dict[int, list[str]], places: dict[str, int], holds_pointers: bool) -> Region:
-        start = self._body.starts[number]
-        inside = [label for label in self._body.lines if label in self._reached(start)]
-        lines = [line for label in inside for line in self._body.lines[label]]
+        start = self._thread.starts[number]
+        inside = [label for label in self._lines if label in self._reached(start)]
+        lines = [line for label in inside for line in self._lines[label]]
         wrote = {line.value for line in lines if isinstance(line, _Kept) and not line.is_load}
         used = {line.value for line in lines if isinstance(line, _Kept)}
         shared: dict[str, str] = {}
@@ -387,10 +333,10 @@ class _Split:
         answers: set[int] = set()
         for label in inside:
             text.append(f"{label}:")
-            for line in self._body.lines[label]:
+            for line in self._lines[label]:
                 text += self._written(line, inside, at, places, wrote, answers)
         return Region(
-            self._body.waits.get(number, Wait(0, is_group=True)),
+            self._thread.waits.get(number, Wait(0, is_group=True)),
             sorted(answers),
             {name: (kind, places[name]) for name, kind in shared.items()},
             "\n".join(text),
@@ -401,7 +347,7 @@ class _Split:
 
     def _question(self, start: str, shared: dict[str, str]) -> Question | None:
         """What the first branch asks, if it is of the thread's place beside what all threads know."""
-        lines = self._body.lines[start]
+        lines = self._lines[start]
         last = lines[-1]
         asked = re.match(r"br i1 (%\S+), label", last.text) if isinstance(last, Instruction) else None
         for line in lines if asked else ():
@@ -412,7 +358,9 @@ class _Split:
 
     def _known(self, lines: list[_Line], shared: dict[str, str]) -> dict[str, str]:
         """Names in a region's first block of what it is given from outside."""
-        return {one.name: f"{one.value}.in" for one in lines if isinstance(one, _Kept) and shared.get(one.value) == "i32"}
+        return {
+            one.name: f"{one.value}.in" for one in lines if isinstance(one, _Kept) and shared.get(one.value) == "i32"
+        }
 
     def _reached(self, start: str) -> set[str]:
         seen: set[str] = set()
@@ -421,7 +369,7 @@ class _Split:
             label = left.pop()
             if label not in seen:
                 seen.add(label)
-                left += self._body.leads(label, past_waits=False)
+                left += self._thread.leads(label, past_waits=False)
         return seen
 
     def _written(
@@ -451,7 +399,11 @@ class _Split:
             yield f"ret i32 {line.number}"
         elif line.operation == "phi":
             arms = re.findall(r"\[ .+?, %([-\w.$]+) \]", line.text)
-            kept = [arm for arm, label in zip(re.findall(r"\[ .+?, %[-\w.$]+ \]", line.text), arms, strict=True) if label in inside]
+            kept = [
+                arm
+                for arm, label in zip(re.findall(r"\[ .+?, %[-\w.$]+ \]", line.text), arms, strict=True)
+                if label in inside
+            ]
             yield f"{line.name} = {line.text[: line.text.index('[ ')]}{', '.join(kept)}"
         elif line.text == "ret void":
             answers.add(END)
@@ -464,23 +416,25 @@ class _Split:
             yield f"{to} = getelementptr i8, ptr %out, i64 {places[name]}"
             return
         yield f"{to}.b = getelementptr i8, ptr %slots, i64 {places[name]}"
-        yield f"{to}.i = zext i32 {_INDEX} to i64"
+        yield f"{to}.i = zext i32 {INDEX} to i64"
         yield f"{to} = getelementptr {_stored(self._kept[name])}, ptr {to}.b, i64 {to}.i"
 
     def _lowered(self, name: str, text: str) -> list[_Line]:
         """What a thread asks for, in plain steps; anything else as it is."""
         one = Instruction(name, text)
-        spoken = _SPOKEN.match(one.called)
+        spoken = SPOKEN.match(one.called)
         if spoken is None:
             return [one]
-        numbers = [int(number) for number in _NUMBER.findall(text[text.index("(") :])]
+        numbers = numbers_in(text)
         if spoken[1] == "lane_of_thread":
-            return [Instruction(name, f"or i32 {_LANE}, 0")]
+            return [Instruction(name, f"or i32 {LANE}, 0")]
         if spoken[1] == "lane_values":
             nbytes, is_given = numbers
-            return [Instruction(name, f"getelementptr i8, ptr {'%given' if is_given else '%give'}, i64 {_plane(nbytes)}")]
+            where = "%given" if is_given else "%give"
+            return [Instruction(name, f"getelementptr i8, ptr {where}, i64 {plane(nbytes)}")]
+        place = list(self._thread.variables).index(numbers[0])
         return [
-            Instruction(f"{name}.p", f"getelementptr i64, ptr %variables, i64 {list(self._body.variables).index(numbers[0])}"),
+            Instruction(f"{name}.p", f"getelementptr i64, ptr %variables, i64 {place}"),
             Instruction(f"{name}.o", f"load i64, ptr {name}.p"),
             Instruction(name, f"getelementptr i8, ptr %memory, i64 {name}.o"),
         ]
@@ -502,8 +456,8 @@ def _asked(line: str, found: re.Match[str], known: dict[str, str]) -> Question |
 
 
 def _stored(kind: str) -> str:
-    """As what a value lies in memory: a bit takes a byte."""
-    return re.sub(r"\bi1\b", "i8", kind)
+    """As what a value lies in memory: a bit takes a byte, but for those of structures."""
+    return kind if kind[0] in "{[%" else re.sub(r"\bi1\b", "i8", kind)
 
 
 def _load(kind: str, name: str, address: str) -> Iterator[str]:

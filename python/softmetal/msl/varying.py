@@ -106,4 +106,8 @@ def find_varying(
 def _differs(one: Instruction) -> bool:
     if one.operation == "load":
         return one.text.startswith(("load atomic", "load volatile"))
-    return one.operation not in PURE and one.operation not in {"phi", "wait"} and not one.called.startswith("@llvm.")
+    return (
+        PURE.fullmatch(one.operation) is None
+        and one.operation not in {"phi", "wait"}
+        and not one.called.startswith("@llvm.")
+    )

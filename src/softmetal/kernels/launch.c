@@ -298,7 +298,8 @@ soft_image_run(soft_loaded_image *image, const soft_launch *launch, char *error,
         work.run.shuffle.order = SOFT_ORDER_FIRST;
         work.run.is_poisoned = false;
     }
-    work.run.is_straight = facts->regions != NULL || (!facts->has_syncs && work.run.shuffle.order == SOFT_ORDER_FIRST);
+    work.run.is_straight = facts->regions != NULL ||
+                           (!facts->has_syncs && work.run.shuffle.order == SOFT_ORDER_FIRST);
     bool is_done;
     if (facts->is_checked) {
         is_done = run_checked(&work, group, image, error, error_nbytes);

@@ -27,7 +27,8 @@ soft_region_memory_fit(soft_region_memory *memory, const soft_regions *regions)
         if (memory->slots != NULL) {
             munmap(memory->slots, memory->nbytes);
         }
-        void *slots = mmap(NULL, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        void *slots =
+            mmap(NULL, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         memory->slots = slots == MAP_FAILED ? NULL : slots;
         memory->nbytes = slots == MAP_FAILED ? 0 : nbytes;
     }
@@ -69,8 +70,7 @@ count_alike(const turn *turn, soft_u32 first, soft_u32 count)
 SOFT_ON_FIBER static void
 run_alike(turn *turn, soft_u32 first, soft_u32 count)
 {
-    soft_u32 answer =
-        turn->regions->runs[turn->step.next[first]](&turn->step, first, count);
+    soft_u32 answer = turn->regions->runs[turn->step.next[first]](&turn->step, first, count);
     if (answer != SOFT_REGION_SEVERAL) {
         set_next(turn, first, count, answer);
     }
@@ -210,9 +210,9 @@ run_simdgroups(turn *turn)
         soft_u32 running = waiting;
         waiting = 0;
         while (running != 0) {
-            soft_u32 index = is_in_order(turn)
-                                 ? (soft_u32)__builtin_ctz(running)
-                                 : soft_shuffle_bit(&group->run->shuffle, &group->random, running);
+            soft_u32 index = is_in_order(turn) ? (soft_u32)__builtin_ctz(running)
+                                               : soft_shuffle_bit(&group->run->shuffle,
+                                                                  &group->random, running);
             running &= ~(UINT32_C(1) << index);
             run_simdgroup(turn, index);
             soft_simdgroup *simdgroup = &group->simdgroups[index];
@@ -293,8 +293,9 @@ place_variables(turn *turn)
     image->prepare(group->run->launch, turn->row);
     for (soft_u64 index = 0; index < turn->regions->variable_count; index++) {
         const soft_variable *variable = &turn->regions->variables[index];
-        const soft_u8 *place = image->runtime->threadgroup_variable(
-            (soft_u32)variable->number, variable->nbytes, variable->alignment);
+        const soft_u8 *place =
+            image->runtime->threadgroup_variable((soft_u32)variable->number, variable->nbytes,
+                                                 variable->alignment);
         turn->variables[index] = (soft_u64)(place - group->memory.bytes);
     }
 }

@@ -211,7 +211,10 @@ template <auto kernel, class... Binders> struct image {
     }
     SOFTMETAL_RUNS static void run_thread(const soft_thread *thread) { run_row(thread, 1); }
     /* Of a kernel that waits, one thread: where it is in the threadgroup, and where in the grid. */
-    SOFTMETAL_ENTERS static void run_one(void *const *row, const soft_thread *origin, const soft_u32 (&in_group)[3], soft_u32 index, const soft_u32 (&in_grid)[3], soft_u32 lane, soft_u32 simdgroup) {
+    SOFTMETAL_ENTERS static void run_one(void *const *row, const soft_thread *origin,
+                                         const soft_u32 (&in_group)[3], soft_u32 index,
+                                         const soft_u32 (&in_grid)[3], soft_u32 lane,
+                                         soft_u32 simdgroup) {
         soft_thread thread = *origin;
         for (int axis = 0; axis < 3; axis++) {
             thread.position_in_group[axis] = in_group[axis];
@@ -282,13 +285,16 @@ template <auto kernel, class... Binders> struct image {
             enter<P...>(Binders::template take<P>(row.of[I], thread)...);
         }
     }
-    template <class... P> SOFTMETAL_ENTERS static void run_given(void (*)(P...), void *const *row, const soft_thread &thread) {
+    template <class... P> SOFTMETAL_ENTERS static void
+    run_given(void (*)(P...), void *const *row, const soft_thread &thread) {
         run_given_each<P...>(metal::make_index_sequence<sizeof...(P)>(), row, thread);
     }
-    template <class... P, size_t... I> SOFTMETAL_ENTERS static void run_given_each(metal::index_sequence<I...>, void *const *row, const soft_thread &thread) {
+    template <class... P, size_t... I> SOFTMETAL_ENTERS static void
+    run_given_each(metal::index_sequence<I...>, void *const *row, const soft_thread &thread) {
         enter<P...>(Binders::template take<P>(row[I], thread)...);
     }
-    template <class... P> SOFTMETAL_RUNS static void prepare_each(void (*)(P...), const soft_launch &launch, void **row) {
+    template <class... P> SOFTMETAL_RUNS static void
+    prepare_each(void (*)(P...), const soft_launch &launch, void **row) {
         ((*row++ = Binders::template prepare<P>(launch)), ...);
     }
     template <class... P> SOFTMETAL_RUNS static soft_u32
@@ -307,8 +313,8 @@ template <auto kernel, class... Binders> struct image {
  * `softmetal_argument_names` has their names. */
 #define SOFTMETAL_IMAGE(kernel, ...)                                                           \
     SOFTMETAL_IMAGE_OF((softmetal::image<(kernel), ##__VA_ARGS__>::run_thread),                \
-                       (softmetal::image<(kernel), ##__VA_ARGS__>::run_row), nullptr, kernel,  \
-                       ##__VA_ARGS__)
+                       (softmetal::image<(kernel), ##__VA_ARGS__>::run_row), nullptr,          \
+                       kernel, ##__VA_ARGS__)
 /* The same of a kernel that seems to wait: what its threads do is a function apart, which regions.py
  * splits. */
 #if SOFTMETAL_IS_CHECKED
@@ -332,8 +338,8 @@ template <auto kernel, class... Binders> struct image {
                              t->simdgroup);                                                    \
     }                                                                                          \
     SOFTMETAL_IMAGE_OF(softmetal_run_thread, nullptr,                                          \
-                       (softmetal::image<(kernel), ##__VA_ARGS__>::prepare), kernel,           \
-                       ##__VA_ARGS__)
+                       (softmetal::image<(kernel), ##__VA_ARGS__>::prepare),                   \
+                       kernel, ##__VA_ARGS__)
 #endif
 #define SOFTMETAL_IMAGE_OF(run_thread, run_row, prepare, kernel, ...)                          \
     soft_image softmetal_image = {                                                             \

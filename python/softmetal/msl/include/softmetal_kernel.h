@@ -186,9 +186,9 @@ typedef struct soft_argument_facts {
 /* What threads that go on together are given: those of a SIMD-group or, where no lane waits for
  * another, of a threadgroup.  region_loops.py knows where each field lies. */
 typedef struct soft_step {
-    void *const *row;          /* the arguments */
-    const soft_thread *origin; /* the threadgroup's first thread */
-    soft_u8 *slots;            /* what each thread keeps, and its variables */
+    void *const *row;                /* the arguments */
+    const soft_thread *origin;       /* the threadgroup's first thread */
+    soft_u8 *slots;                  /* what each thread keeps, and its variables */
     soft_u8 *shared_in, *shared_out; /* what they keep together: as it was, and as it becomes */
     soft_u8 *memory;                 /* of the threadgroup ... */
     const soft_u64 *variables;       /* ... and where in it each variable lies */

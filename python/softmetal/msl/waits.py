@@ -1,0 +1,115 @@
+"""The function of one thread of a kernel, in LLVM's text, cut where it waits.
+
+What it waits by and asks for are calls of functions that softmetal_runtime.h declares for this.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from .llvm_function import Block, Instruction, read_blocks
+
+#: The parameters: arguments; the threadgroup's first thread; where in it this one is, and its index; where in the grid;
+#: lane and SIMD-group.
+ROW, ORIGIN, *POSITION, LANE, SIMDGROUP = (f"%v{number}" for number in range(11))
+INDEX = POSITION[3]
+_ENTRY = "v11"
+SPOKEN = re.compile(r"@_ZN9softmetalL?\d+(wait_for_group|wait_for_lanes|lane_of_thread|lane_values|variable_address)E")
+_NUMBER = re.compile(r"i\d+ (?:noundef )?(-?\d+)")
+_VARIABLE = re.compile(r'asm sideeffect "[^"]*softmetal_variables')
+_ALL_LANES = 1 << 31
+_BARRIER, _LANES, _EVERY_LANE = 1, 2, 3  # softmetal_kernel.h
+
+
+@dataclass(frozen=True)
+class Wait:
+    """What a region begins behind; the entry is number 0.  nbytes: what a lane gives."""
+
+    number: int
+    is_group: bool
+    is_for_all: bool = False
+    nbytes: int = 0
+
+    @property
+    def kind(self) -> int:
+        return _BARRIER if self.is_group else _EVERY_LANE if self.is_for_all else _LANES
+
+
+@dataclass
+class Thread:
+    """The function, with a block behind each wait.  starts: those, by the waits' numbers; the entry's is 0."""
+
+    blocks: dict[str, Block] = field(default_factory=dict)
+    starts: dict[int, str] = field(default_factory=dict)
+    waits: dict[int, Wait] = field(default_factory=dict)
+    marks: list[str] = field(default_factory=list)  # lines of assembly that declare variables of the threadgroup ...
+    variables: dict[int, tuple[int, int]] = field(default_factory=dict)  # ... which, by number: bytes and alignment
+
+    @property
+    def asks_for_lane(self) -> bool:
+        return any("lane_of_thread" in one.called for block in self.blocks.values() for one in block.instructions)
+
+    def leads(self, label: str, *, past_waits: bool) -> list[str]:
+        last = self.blocks[label].instructions[-1]
+        if last.operation != "wait":
+            return self.blocks[label].leads
+        return [self.starts[wait_of(last)]] if past_waits else []
+
+
+def wait_of(one: Instruction) -> int:
+    """The number of the wait that ends a block."""
+    return int(one.text.split()[1])
+
+
+def numbers_in(call: str) -> list[int]:
+    """The constants among the arguments of a call."""
+    return [int(number) for number in _NUMBER.findall(call[call.index("(") :])]
+
+
+def plane(nbytes: int) -> int:
+    """Where the places of the lanes begin for what has so many bytes; SOFT_SIMD_PLANE of softmetal_kernel.h."""
+    return 32 * ((1 << (nbytes - 1).bit_length()) - 1)
+
+
+def read_thread(text: str) -> Thread:
+    """Read the function's body."""
+    thread = Thread()
+    ends: dict[str, str] = {}  # where a block of the text ends, once it is cut
+    for label, block in read_blocks(text, _ENTRY).items():
+        here = thread.blocks[label] = Block(label)
+        thread.starts.setdefault(0, label)
+        for one in block.instructions:
+            spoken = SPOKEN.match(one.called)
+            if one.operation == "call" and " asm sideeffect " in one.text and "softmetal_" in one.text:
+                _note(thread, one.text)
+            elif spoken is None or not spoken[1].startswith("wait"):
+                here.instructions.append(one)
+            else:
+                wait = _wait(len(thread.waits) + 1, spoken[1], one)
+                thread.waits[wait.number] = wait
+                here.instructions.append(Instruction("", f"wait {wait.number}"))
+                here = thread.blocks[f"behind{wait.number}"] = Block(f"behind{wait.number}")
+                thread.starts[wait.number] = here.label
+                if one.name:
+                    here.instructions.append(Instruction(one.name, "or i32 %met, 0"))
+        ends[label] = here.label
+    for block in thread.blocks.values():
+        for one in block.phis():
+            one.text = re.sub(r", %([-\w.$]+) \]", lambda at: f", %{ends.get(at[1], at[1])} ]", one.text)
+    return thread
+
+
+def _note(thread: Thread, mark: str) -> None:
+    """A mark of the shim: nothing that a thread does."""
+    if _VARIABLE.search(mark) and mark not in thread.marks:
+        thread.marks.append(mark)
+        number, nbytes, unit = re.findall(r"i\d+ (\d+)", mark.rpartition('"(')[2])
+        thread.variables[int(number)] = int(nbytes), int(unit)
+
+
+def _wait(number: int, how: str, call: Instruction) -> Wait:
+    if how == "wait_for_group":
+        return Wait(number, is_group=True)
+    (given,) = numbers_in(call.text)
+    return Wait(number, is_group=False, is_for_all=bool(given & _ALL_LANES), nbytes=given & (_ALL_LANES - 1))
