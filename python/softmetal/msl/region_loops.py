@@ -17,12 +17,12 @@ from .waits import Wait
 #: softmetal_kernel.h.
 MOST_THREADS = 1024
 END, SEVERAL = 0xFFFF, 0xFFFE
-#: Of a soft_step: its pointers in their order from its beginning on, and where its numbers lie.
+#: The pointers of a soft_step in their order from its beginning on, and where its numbers lie.
 _POINTERS = ("row", "origin", "slots", "in", "out", "memory", "variables", "given", "give", "next")
 _NUMBERS = {"met": 80, "width": 84, "height": 88}
 #: What may be read before it is known that it is needed: 128 arguments, or variables, and a soft_thread.
 _KNOWN = {"row": "!9003", "variables": "!9003", "origin": "!9004"}
-_GRID_POSITION = 8  # of a soft_thread
+_GRID_POSITION = 8  # in a soft_thread
 
 #: One thread after the other, from `from` to `to` - 1 of a row; a name for each value of each loop.
 _THREADS = """

@@ -139,7 +139,7 @@ class _Split:
     # -- what is computed again --
 
     def _is_invariant(self, pointer: str) -> bool:
-        """Of the arguments or the launch, which nobody writes."""
+        """Does it lead to the arguments or the launch, which nobody writes?"""
         root = self._root(pointer)
         if root in self._made and self._made[root][1].text == f"load ptr, ptr {ORIGIN}, align 8":
             return True  # the launch

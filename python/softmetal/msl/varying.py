@@ -1,6 +1,6 @@
 """Which values of a kernel differ between threads that go on together, and whether all threads always do.
 
-A branch whose condition differs sends threads apart.  Those that come to no wait any more have left, and matter to
+A branch whose condition differs sends threads apart.  Threads that come to no wait any more have left, and matter to
 nobody; the others are apart up to the block through which all of them must come before they wait.  Where no wait
 lies between, the threads of a threadgroup come to each wait together: they are in lockstep.
 

@@ -228,16 +228,6 @@ take_fiber(soft_threadgroup *group)
     return fiber;
 }
 
-SOFT_ON_FIBER static inline void
-tell_checker(const soft_threadgroup *group, soft_u32 count)
-{
-    if (group->run->is_checked) {
-        const soft_fiber *fiber = group->current;
-        soft_check_switch(&fiber->thread, count, fiber->stack,
-                          fiber->stack + SOFT_FIBER_STACK_NBYTES);
-    }
-}
-
 SOFT_ON_FIBER static bool
 has_begun(const soft_threadgroup *group)
 {
@@ -276,49 +266,13 @@ let_others_run(soft_threadgroup *group)
         group->current = fresh;
         to = fresh->stack_pointer;
     }
-    tell_checker(group, 1);
+    soft_threadgroup_tell_checker(group, 1);
     if (group->lane != lane || group->simdgroup != simdgroup) {
         soft_fiber_switch(&group->stack_of[simdgroup][lane], to);
     }
 }
 
 /* ---- what runs on a fiber ---- */
-
-/* Threads from `first` on that are of one row and, where they are counted, of one SIMD-group. */
-SOFT_ON_FIBER static soft_u32
-count_at_once(const soft_threadgroup *group, const soft_thread *first)
-{
-    soft_u32 count = group->placement.size[0] - first->position_in_group[0];
-    soft_u32 lanes = SOFT_SIMD_WIDTH - first->lane;
-    return group->run->image->is_counting && lanes < count ? lanes : count;
-}
-
-/* Row by row; the checker wants to know whose turn it is. */
-SOFT_ON_FIBER static void
-run_group(soft_threadgroup *group, soft_thread *thread)
-{
-    soft_u32 count = 0;
-    for (soft_u32 index = 0; index < group->placement.thread_count; index += count) {
-        if (count == 0 || !soft_placement_advance(thread, count)) {
-            soft_placement_of(&group->placement, index, thread);
-        }
-        count = count_at_once(group, thread);
-        tell_checker(group, count);
-        group->run->image->run_row(thread, count);
-        if (group->run->is_checked) {
-            soft_check_return();
-        }
-    }
-}
-
-/* Nobody waits for anybody: all on one stack. */
-SOFT_ON_FIBER static void
-run_straight(soft_threadgroup *group, soft_thread *thread)
-{
-    while (next_group(group)) {
-        run_group(group, thread);
-    }
-}
 
 /* Leave this fiber to whoever takes it; then its thread is set. */
 SOFT_ON_FIBER static void
@@ -344,7 +298,7 @@ go_on(soft_threadgroup *group, soft_fiber *fiber)
     else {
         begin_thread(group, fiber);
     }
-    tell_checker(group, 1);
+    soft_threadgroup_tell_checker(group, 1);
     if (to != NULL) {
         leave_fiber(group, fiber, to);
     }
@@ -358,12 +312,7 @@ run_fiber(void *context)
     for (;;) {
         soft_fiber *fiber = group->current;
         if (group->run->is_straight) {
-            if (group->run->image->regions != NULL) {
-                soft_regions_run(group, next_group);
-            }
-            else {
-                run_straight(group, &fiber->thread);
-            }
+            soft_threadgroup_loop(group, &fiber->thread, next_group);
             leave_fiber(group, fiber, group->host);
             continue;
         }
@@ -481,8 +430,7 @@ soft_threadgroup_run(soft_threadgroup *group, soft_run *run, uint64_t first, uin
         return false; /* another OS thread has stopped the run */
     }
     soft_fiber *fiber = take_fiber(group);
-    if (run->image->regions != NULL &&
-        !soft_region_memory_fit(&group->regions, run->image->regions)) {
+    if (run->image->regions != NULL && !soft_threadgroup_fit(group, run->image->regions)) {
         set_text(run, "A kernel cannot run: there is no memory for what its threads keep.");
         return false;
     }
@@ -494,7 +442,7 @@ soft_threadgroup_run(soft_threadgroup *group, soft_run *run, uint64_t first, uin
     group->current = fiber;
     if (!run->is_straight) {
         begin_thread(group, fiber);
-        tell_checker(group, 1);
+        soft_threadgroup_tell_checker(group, 1);
     }
     if (!run->is_checked) {
         group->guard = (soft_guard){.image_low = run->code_low,

@@ -6,9 +6,11 @@
  *       ├── simdgroups[32]   which lanes are ready, meet, wait at the barrier
  *       ├── fibers[1024]     stacks, made when first needed, kept for ever
  *       ├── fiber_of[][]     on which of them a lane runs or waits
+ *       ├── regions          what threads keep across waits, in a kernel that was split
  *       └── memory           what the threads share
  *
- * A kernel without syncs runs by rows, on one fiber.  Otherwise each thread runs until it waits,
+ * A kernel without syncs runs by rows, and one that was split by regions, on one fiber
+ * (threadgroup_loops.c).  In other kernels each thread runs until it waits,
  * and then another runs; a fiber whose thread returns takes the next thread, or the next
  * threadgroup, so that a kernel that never waits never switches.
  *
@@ -23,11 +25,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "softmetal/checker/check.h"
 #include "softmetal/checker/check_guard.h"
 #include "softmetal/fiber.h"
 #include "softmetal/kernels/fault.h"
 #include "softmetal/kernels/placement.h"
-#include "softmetal/kernels/regions.h"
 #include "softmetal/kernels/simdgroup.h"
 
 #define SOFT_MOST_SIMDGROUPS (SOFT_MOST_THREADS / SOFT_SIMD_WIDTH)
@@ -43,6 +45,13 @@ typedef struct soft_run {
     int is_stopped; /* atomic: 1 someone writes `text`, 2 it is written */
     char text[SOFT_STOP_TEXT_NBYTES];
 } soft_run;
+
+typedef struct soft_region_memory {
+    soft_u8 *
+        slots; /* mapped, for ever; behind them what is shared, two halves for each SIMD-group */
+    soft_u64 nbytes;
+    soft_u16 next[SOFT_MOST_THREADS]; /* the wait that a thread came to */
+} soft_region_memory;
 
 typedef struct soft_threadgroup {
     soft_run *run; /* borrowed while it works */
@@ -73,6 +82,26 @@ void soft_threadgroup_give_back(soft_threadgroup *group);
 /* Run these threadgroups, of run->group_count.  False: the run was stopped. */
 bool soft_threadgroup_run(soft_threadgroup *group, soft_run *run, uint64_t first,
                           uint64_t count);
+
+/* Make room for what the threads of a kernel that was split keep.  False: there is no memory. */
+bool soft_threadgroup_fit(soft_threadgroup *group, const soft_regions *regions);
+
+/* The next threadgroup.  False: there is none, or the run is stopped. */
+typedef bool soft_next_group(soft_threadgroup *group);
+
+/* On a fiber: run threadgroup after threadgroup, if their threads need no stacks of their own. */
+void soft_threadgroup_loop(soft_threadgroup *group, soft_thread *thread,
+                           soft_next_group *next_group);
+
+SOFT_ON_FIBER static inline void
+soft_threadgroup_tell_checker(const soft_threadgroup *group, soft_u32 count)
+{
+    if (group->run->is_checked) {
+        const soft_fiber *fiber = group->current;
+        soft_check_switch(&fiber->thread, count, fiber->stack,
+                          fiber->stack + SOFT_FIBER_STACK_NBYTES);
+    }
+}
 
 /* On a fiber: leave the kernel for good, and with it the soft_threadgroup_run that it runs in,
  * which is stopped.  Never returns. */

@@ -210,7 +210,7 @@ template <auto kernel, class... Binders> struct image {
         run(kernel_type(), first, count);
     }
     SOFTMETAL_RUNS static void run_thread(const soft_thread *thread) { run_row(thread, 1); }
-    /* Of a kernel that waits, one thread: where it is in the threadgroup, and where in the grid. */
+    /* One thread of a kernel that waits: where it is in the threadgroup, and where in the grid. */
     SOFTMETAL_ENTERS static void run_one(void *const *row, const soft_thread *origin,
                                          const soft_u32 (&in_group)[3], soft_u32 index,
                                          const soft_u32 (&in_grid)[3], soft_u32 lane,

@@ -215,7 +215,7 @@ typedef struct soft_variable {
     soft_u64 number, nbytes, alignment;
 } soft_variable;
 
-/* Of a kernel that was split; the first region begins at the entry, the others behind their waits. */
+/* What a kernel was split into; the first region begins at the entry, the others behind their waits. */
 typedef struct soft_regions {
     soft_u32 count;
     soft_u32 has_lanes; /* lanes wait for each other */

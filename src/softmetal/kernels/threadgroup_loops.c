@@ -1,9 +1,58 @@
-/* regions.c: see regions.h. */
-#include "softmetal/kernels/regions.h"
-
+/* threadgroup_loops.c: threadgroups whose threads need no stacks of their own: rows, and regions.
+ *
+ * A kernel without syncs runs row after row.  One that was split into regions (regions.py): all
+ * threads of a threadgroup, or of a SIMD-group where lanes wait for each other, run one region
+ * together; then the wait that they came to says which is next.  Threads that came to different
+ * waits, or that a seed shuffles, run it in pieces, down to one thread each.
+ *
+ * Owns:    nothing.
+ * Calls:   the image, threadgroup.h, simdgroup.h, placement.h.
+ * Threads: the OS thread that runs the threadgroup.
+ */
 #include <sys/mman.h>
 
+#include "softmetal/checker/check.h"
 #include "softmetal/kernels/threadgroup.h"
+
+/* ---- rows ---- */
+
+/* Threads from `first` on that are of one row and, where they are counted, of one SIMD-group. */
+SOFT_ON_FIBER static soft_u32
+count_at_once(const soft_threadgroup *group, const soft_thread *first)
+{
+    soft_u32 count = group->placement.size[0] - first->position_in_group[0];
+    soft_u32 lanes = SOFT_SIMD_WIDTH - first->lane;
+    return group->run->image->is_counting && lanes < count ? lanes : count;
+}
+
+/* Row by row; the checker wants to know whose turn it is. */
+SOFT_ON_FIBER static void
+run_group(soft_threadgroup *group, soft_thread *thread)
+{
+    soft_u32 count = 0;
+    for (soft_u32 index = 0; index < group->placement.thread_count; index += count) {
+        if (count == 0 || !soft_placement_advance(thread, count)) {
+            soft_placement_of(&group->placement, index, thread);
+        }
+        count = count_at_once(group, thread);
+        soft_threadgroup_tell_checker(group, count);
+        group->run->image->run_row(thread, count);
+        if (group->run->is_checked) {
+            soft_check_return();
+        }
+    }
+}
+
+/* Nobody waits for anybody: all on one stack. */
+SOFT_ON_FIBER static void
+run_straight(soft_threadgroup *group, soft_thread *thread, soft_next_group *next_group)
+{
+    while (next_group(group)) {
+        run_group(group, thread);
+    }
+}
+
+/* ---- regions ---- */
 
 /* What threadgroup after threadgroup uses. */
 typedef struct turn {
@@ -16,8 +65,9 @@ typedef struct turn {
 } turn;
 
 bool
-soft_region_memory_fit(soft_region_memory *memory, const soft_regions *regions)
+soft_threadgroup_fit(soft_threadgroup *group, const soft_regions *regions)
 {
+    soft_region_memory *memory = &group->regions;
     soft_u64 shared_nbytes = 2 * SOFT_MOST_SIMDGROUPS * regions->shared_nbytes;
     soft_u64 nbytes = regions->slots_nbytes + shared_nbytes;
     if (regions->variable_count > SOFT_MOST_PLACES) {
@@ -55,7 +105,7 @@ set_next(turn *turn, soft_u32 first, soft_u32 count, soft_u32 wait)
     }
 }
 
-/* Of these threads, whose next is the same, as of `first`: up to `count`. */
+/* How many threads from `first` on, `count` at most, have the same next. */
 SOFT_ON_FIBER static soft_u32
 count_alike(const turn *turn, soft_u32 first, soft_u32 count)
 {
@@ -300,8 +350,8 @@ place_variables(turn *turn)
     }
 }
 
-SOFT_ON_FIBER void
-soft_regions_run(soft_threadgroup *group, soft_next_group *next_group)
+SOFT_ON_FIBER static void
+run_regions(soft_threadgroup *group, soft_next_group *next_group)
 {
     turn turn;
     turn.group = group;
@@ -324,5 +374,16 @@ soft_regions_run(soft_threadgroup *group, soft_next_group *next_group)
         if (!(turn.regions->has_lanes ? run_simdgroups(&turn) : run_threads(&turn))) {
             return;
         }
+    }
+}
+
+SOFT_ON_FIBER void
+soft_threadgroup_loop(soft_threadgroup *group, soft_thread *thread, soft_next_group *next_group)
+{
+    if (group->run->image->regions != NULL) {
+        run_regions(group, next_group);
+    }
+    else {
+        run_straight(group, thread, next_group);
     }
 }

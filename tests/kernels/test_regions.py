@@ -1,0 +1,197 @@
+"""Kernels that wait are split into regions (regions.py), which run as loops: they do what threads on fibers do."""
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+from children import output_of
+from places import SUPPORT
+
+import metal_dlpack as md
+
+pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_kernels]
+
+EACH = 10
+
+
+@pytest.mark.needs_no_sanitizer
+@pytest.mark.parametrize("first", range(1, 20 * EACH, EACH))
+@pytest.mark.some(1)
+def test_random_kernels_do_the_same_as_on_fibers(first):
+    assert output_of(SUPPORT / "region_kernels.py", EACH, first, timeout=600) == f"{EACH} kernels, 0 differ\n"
+
+
+HEAD = """#include <metal_stdlib>
+using namespace metal;
+"""
+BARRIER = "threadgroup_barrier(mem_flags::mem_threadgroup);"
+FACTS = """uint i [[thread_position_in_grid]], uint l [[thread_position_in_threadgroup]], uint g [[threadgroup_position_in_grid]],
+uint size [[threads_per_threadgroup]], uint lane [[thread_index_in_simdgroup]]"""
+
+
+def in_groups(values, size):
+    return [values[first : first + size] for first in range(0, len(values), size)]
+
+
+def reversed_in_groups(x, size):
+    return np.concatenate([part[::-1] for part in in_groups(x, size)])
+
+
+def sums_of_lanes(x, size):
+    return np.concatenate(
+        [np.full(len(lanes), lanes.sum()) for part in in_groups(x, size) for lanes in in_groups(part, 32)]
+    )
+
+
+def running_sums(x, size):
+    return np.concatenate([np.cumsum(part) for part in in_groups(x, size)])
+
+
+def odd_lanes(x, size):
+    """Odd lanes get the sum of the odd ones, even lanes that of the even ones."""
+    made = np.empty_like(x)
+    for start in range(0, len(x), size):
+        for lanes in in_groups(made[start : start + size], 32):
+            at = start + (lanes.ctypes.data - made[start:].ctypes.data) // 4
+            for odd in (0, 1):
+                lanes[odd::2] = x[at : at + len(lanes)][odd::2].sum()
+    return made
+
+
+#: The body of each, and what NumPy makes of x and the size of a threadgroup.
+BODIES = {
+    "through memory of the threadgroup": (
+        f"threadgroup uint t[256]; t[l] = x[i]; {BARRIER} out[i] = t[size - 1 - l];",
+        reversed_in_groups,
+    ),
+    "a loop with a barrier": (
+        f"threadgroup uint t[256]; t[l] = x[i]; {BARRIER}\n"
+        f"for (uint by = 1; by < size; by *= 2) {{ uint v = l >= by ? t[l - by] : 0; {BARRIER} t[l] += v; {BARRIER} }}\n"
+        "out[i] = t[l];",
+        running_sums,
+    ),
+    "a branch that all take": (
+        f"threadgroup uint t[256]; t[l] = x[i];\n"
+        f"if (size > 1) {{ {BARRIER} out[i] = t[size - 1 - l]; }} else {{ {BARRIER} out[i] = t[l]; }}",
+        reversed_in_groups,
+    ),
+    "threads that leave": (
+        f"threadgroup uint t[256]; t[l] = x[i]; out[i] = x[i]; if (l % 3 == 2) return; {BARRIER} out[i] = t[l / 3 * 3];",
+        lambda x, size: np.concatenate(
+            [
+                np.array([part[at] if at % 3 == 2 else part[at // 3 * 3] for at in range(len(part))], "u4")
+                for part in in_groups(x, size)
+            ]
+        ),
+    ),
+    "a variable of the thread": (
+        f"threadgroup uint t[256]; uint own[8]; for (uint k = 0; k < 8; k++) own[k] = x[i] + k; t[l] = own[x[i] & 7]; {BARRIER}\n"
+        "own[l & 7] = t[size - 1 - l]; out[i] = own[l & 7];",
+        lambda x, size: reversed_in_groups(x + (x & 7), size),
+    ),
+    "sums of lanes": ("out[i] = simd_sum(x[i]);", sums_of_lanes),
+    "sums of lanes, and a barrier": (
+        f"threadgroup uint t[8]; uint s = simd_sum(x[i]); if (lane == 0) t[l / 32] = s; {BARRIER} out[i] = t[l / 32];",
+        sums_of_lanes,
+    ),
+    "lanes that part": ("uint v; if (lane & 1) v = simd_sum(x[i]); else v = simd_sum(x[i]); out[i] = v;", odd_lanes),
+    "a function that waits": (
+        "out[i] = turned(t, x[i], l, size);",
+        reversed_in_groups,
+    ),
+}
+FUNCTION = f"static uint turned(threadgroup uint *t, uint v, uint l, uint n) {{ t[l] = v; {BARRIER} uint w = t[n - 1 - l]; {BARRIER} return w; }}"
+numbers = itertools.count(random.SystemRandom().randrange(1 << 40))
+
+
+def source_of(body):
+    """One that no cache has."""
+    declared = "threadgroup uint t[256]; " if "turned(t" in body else ""
+    return f"{HEAD}{FUNCTION}\nkernel void f(device const uint *x, device uint *out, {FACTS}) {{\n{declared}{body}\n}} // {next(numbers)}\n"
+
+
+@pytest.fixture
+def said(monkeypatch):
+    """Why kernels were not split; None for one that was."""
+    from softmetal.msl import regions
+
+    split, said = regions.split_at_waits, []
+
+    def listens(text):
+        said.append("")
+        try:
+            made = split(text)
+        except (regions.CannotSplit, regions.NoWaits) as error:
+            said[-1] = repr(error)
+            raise
+        said[-1] = None
+        return made
+
+    monkeypatch.setattr(regions, "split_at_waits", listens)
+    return said
+
+
+def run(source, group, threads, **settings):
+    x = np.random.default_rng(threads).integers(0, 1000, threads, dtype="u4")
+    out = md.zeros(threads, "uint32")
+    md.kernel(source)(md.asarray(x), out, n=threads, group=group)
+    return x, np.asarray(out)
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_kernel_is_split_and_does_what_it_says(name, said, metal_settings, subtests):
+    body, wanted = BODIES[name]
+    source = source_of(body)
+    for seed in ("0", "last", "7"):
+        metal_settings(seed=seed)
+        for group, threads in ((256, 1024), (32, 64), (1, 3), (100, 250), (7, 20), (64, 1000)):
+            with subtests.test(seed=seed, group=group, threads=threads):
+                x, made = run(source, group, threads)
+                assert (made == wanted(x, group)).all()
+    assert said == [None]
+
+
+def test_in_three_axes_each_thread_is_where_it_is(said):
+    source = f"""{HEAD}kernel void f(device uint *out, uint3 at [[thread_position_in_grid]], uint3 of [[threads_per_grid]],
+        uint3 in [[thread_position_in_threadgroup]], uint l [[thread_index_in_threadgroup]], uint3 size [[threads_per_threadgroup]]) {{
+        threadgroup uint t[1024]; t[l] = l; {BARRIER}
+        bool is_right = l == (in.z * size.y + in.y) * size.x + in.x && t[size.x * size.y * size.z - 1 - l] == size.x * size.y * size.z - 1 - l;
+        out[(at.z * of.y + at.y) * of.x + at.x] = is_right; }} // {next(numbers)}"""
+    kernel = md.kernel(source)
+    for group, threads in (
+        ((16, 16, 1), (33, 20, 2)),
+        ((4, 4, 4), (9, 9, 9)),
+        ((3, 5, 7), (10, 10, 10)),
+        ((40, 2, 1), (85, 3, 1)),
+    ):
+        out = md.zeros(int(np.prod(threads)), "uint32")
+        kernel(out, threads=threads, group=group)
+        assert np.asarray(out).all(), (group, threads)
+    assert said == [None]
+
+
+def test_what_cannot_be_split_takes_turns(said):
+    large = f"uint own[50000]; own[x[i]] = l; threadgroup uint t[256]; t[l] = own[x[i]]; {BARRIER} out[i] = t[size - 1 - l] + own[x[i]] - l;"
+    _, made = run(source_of(large), 64, 128)
+    assert (made == np.tile(np.arange(64)[::-1], 2)).all()
+    assert said == ["CannotSplit('what its threads keep would be too large')"]
+
+
+def test_what_this_clang_does_not_take_of_ours_takes_turns(monkeypatch):
+    from softmetal.msl import regions
+
+    split = regions.split_at_waits
+    monkeypatch.setattr(regions, "split_at_waits", lambda text: split(text) + "no line of LLVM's\n")
+    body, wanted = BODIES["through memory of the threadgroup"]
+    x, made = run(source_of(body), 64, 256)
+    assert (made == wanted(x, 64)).all()
+
+
+def test_a_source_that_only_seems_to_wait_is_compiled_as_any_other(said):
+    source = source_of("if (size > 5000) simdgroup_barrier(mem_flags::mem_none); out[i] = x[i];").replace(
+        "size > 5000", "false"
+    )
+    x, made = run(source, 64, 256)
+    assert (made == x).all()
+    assert said == ["NoWaits()"]
