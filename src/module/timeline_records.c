@@ -90,7 +90,7 @@ reason_name(unsigned reason)
                                          .code = (dlpack_fault_code)(reason - TIMELINE_FAULT)});
 }
 
-/* A Work's are its `kind`. */
+/* What timelines/records.py calls them; the first six are kinds of a Work. */
 static const char *const kind_names[] = {
     [TIMELINE_COPY] = "copy",           [TIMELINE_FILL] = "fill",
     [TIMELINE_KERNEL] = "kernel",       [TIMELINE_MARK] = "mark",
