@@ -236,31 +236,18 @@ is_in_order(const stream_mark *mark, const metal_stream *stream, bridge_buffer *
     return mark->stream == stream && bridge_buffer_is_tracked(buffer);
 }
 
-int
-tracking_list_locked(const bridge_buffer *buffer, const metal_stream *stream,
-                     stream_mark marks[TRACKING_MARKS])
-{
-    const record *found = *link_of(buffer);
-    WATCH_LOOK_UP(buffer);
-    int total = found == NULL ? 0 : list_marks(found, true, marks), count = 0;
-    for (int i = 0; i < total; i++) {
-        if (marks[i].stream != stream && !stream_has_reached(marks[i].stream, marks[i].value)) {
-            marks[count++] = marks[i];
-        }
-    }
-    return count;
-}
-
-/* The same for one operand, whose record there is. */
+/* Fills `before` with what is in flight of all that comes before; NULL: nothing does. */
 static int
-list_before(const record *found, const work_operand *operand, const metal_stream *stream,
-            tracking_before *before)
+list_before(const record *found, bridge_buffer *buffer, bool is_written,
+            const metal_stream *stream, tracking_before *before)
 {
-    bridge_buffer *buffer = operand->storage->handle;
-    stream_mark all[TRACKING_MARKS];
-    int total = list_marks(found, operand->is_written, all), count = 0;
     WATCH_LOOK_UP(buffer);
-    if (!operand->is_written && takes_oldest_along(found, stream)) {
+    if (found == NULL) {
+        return 0;
+    }
+    stream_mark all[TRACKING_MARKS];
+    int total = list_marks(found, is_written, all), count = 0;
+    if (!is_written && takes_oldest_along(found, stream)) {
         all[total++] = found->reads[0];
     }
     for (int i = 0; i < total; i++) {
@@ -270,6 +257,13 @@ list_before(const record *found, const work_operand *operand, const metal_stream
         }
     }
     return count;
+}
+
+int
+tracking_list_locked(bridge_buffer *buffer, const metal_stream *stream,
+                     tracking_before before[TRACKING_MARKS])
+{
+    return list_before(*link_of(buffer), buffer, true, stream, before);
 }
 
 /* The buffer's record, which may be a new one.  NULL: there is no memory. */
@@ -295,12 +289,13 @@ tracking_prepare_locked(const metal_stream *stream, const work_operand *operands
 {
     int total = 0;
     for (int i = 0; i < count; i++) {
-        const record *found = reserve(operands[i].storage->handle);
+        bridge_buffer *buffer = operands[i].storage->handle;
+        const record *found = reserve(buffer);
         if (found == NULL) {
             tracking_cancel_locked(operands, i);
             return -1;
         }
-        total += list_before(found, &operands[i], stream, before + total);
+        total += list_before(found, buffer, operands[i].is_written, stream, before + total);
     }
     return total;
 }

@@ -84,10 +84,9 @@ void tracking_cancel_locked(const work_operand *operands, int count);
 /* It is: as `value`, and it waits for all that was listed. */
 void tracking_begin_locked(const work_operand *operands, int count, metal_stream *stream,
                            uint64_t value);
-/* The marks that work on `stream`, or on any (NULL), must wait for before it writes the buffer;
- * borrowed until the lock is dropped. */
-int tracking_list_locked(const bridge_buffer *buffer, const metal_stream *stream,
-                         stream_mark marks[TRACKING_MARKS]);
+/* What work on `stream`, or on none (NULL), must wait for before it writes the buffer. */
+int tracking_list_locked(bridge_buffer *buffer, const metal_stream *stream,
+                         tracking_before before[TRACKING_MARKS]);
 /* The storage that the work keeps is about to be released.  Returns who has the buffer, for
  * tracking_end: by then the pool may have given it to another, whom the work's failure is not
  * about. */

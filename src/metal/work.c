@@ -419,12 +419,12 @@ bridge_status
 work_mark_storage(metal_stream *stream, metal_storage *storage, stream_mark *out)
 {
     bridge_status status = BRIDGE_OK;
-    stream_mark marks[TRACKING_MARKS];
+    tracking_before before[TRACKING_MARKS];
     int count = 0;
     if (storage->handle != NULL && !tracking_is_quiet(storage->handle)) {
         lock_take(LOCK_TRACKING);
-        count = tracking_list_locked(storage->handle, NULL, marks);
-        *out = count == 1 ? marks[0] : (stream_mark){.stream = stream};
+        count = tracking_list_locked(storage->handle, NULL, before);
+        *out = count == 1 ? before[0].mark : (stream_mark){.stream = stream};
         stream_retain(out->stream); /* under the lock: the mark is only borrowed there */
         lock_drop(LOCK_TRACKING);
     }
@@ -452,8 +452,8 @@ work_wait_storage(metal_stream *stream, metal_storage *storage)
     }
     /* A user of the stream may write: the wait counts as a write. */
     lock_take(LOCK_TRACKING);
-    stream_mark marks[TRACKING_MARKS];
-    int count = tracking_list_locked(storage->handle, stream, marks);
+    tracking_before before[TRACKING_MARKS];
+    int count = tracking_list_locked(storage->handle, stream, before);
     lock_drop(LOCK_TRACKING);
     if (count == 0) {
         return BRIDGE_OK;
