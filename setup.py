@@ -41,6 +41,7 @@ NOT_ON_A_MAC = (
     "softmetal.msl",
     "softmetal.report",
     "softmetal.running.reporting",
+    "softmetal.running.standing_in",
     "softmetal.torch",
 )
 

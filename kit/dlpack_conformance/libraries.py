@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .items import KINDS
+from .packages import PACKAGES
 from .rules import Absent
 from .taken import take
 
@@ -95,8 +96,7 @@ class Package(Library):
 
 
 class NumPy(Package):
-    name = "NumPy"
-    distribution = imported = "numpy"
+    name, distribution, imported = PACKAGES["numpy"]
     has_read_only = True
 
     def views(self, array: Any) -> Mapping[str, Any]:
@@ -128,8 +128,7 @@ class NumPy(Package):
 
 
 class Torch(Package):
-    name = "PyTorch"
-    distribution = imported = "torch"
+    name, distribution, imported = PACKAGES["torch"]
 
     def make(self, values: Any, kind: str) -> Any:
         if kind == "float4_e2m1fn":
@@ -155,9 +154,7 @@ class Torch(Package):
 
 
 class Jax(Package):
-    name = "JAX"
-    distribution = "jax"
-    imported = "jax.numpy"
+    name, distribution, imported = PACKAGES["jax"]
     has_read_only = True
 
     def __init__(self) -> None:
@@ -182,9 +179,7 @@ class Jax(Package):
 
 
 class Mlx(Package):
-    name = "MLX"
-    distribution = "mlx"
-    imported = "mlx.core"
+    name, distribution, imported = PACKAGES["mlx"]
 
     def type_of(self, kind: str) -> Any:
         return super().type_of("bool_" if kind == "bool" else kind)
@@ -203,9 +198,7 @@ class Mlx(Package):
 class TvmFfi(Package):
     """Its tensors come from elsewhere: here from NumPy's memory, by its from_dlpack."""
 
-    name = "tvm-ffi"
-    distribution = "apache-tvm-ffi"
-    imported = "tvm_ffi"
+    name, distribution, imported = PACKAGES["tvm-ffi"]
 
     def __init__(self) -> None:
         super().__init__()
@@ -227,8 +220,7 @@ class TvmFfi(Package):
 class PyArrow(Package):
     """An Array for one dimension, else a Tensor, whose memory is NumPy's; Tensor.from_dlpack takes both."""
 
-    name = "pyarrow"
-    distribution = imported = "pyarrow"
+    name, distribution, imported = PACKAGES["pyarrow"]
     has_read_only = True
 
     def __init__(self) -> None:
@@ -269,8 +261,7 @@ class PyArrow(Package):
 
 
 class MetalDlpack(Package):
-    name = "metal_dlpack"
-    distribution = imported = "metal_dlpack"
+    name, distribution, imported = PACKAGES["metal_dlpack"]
     has_read_only = True
 
     def version(self) -> str:

@@ -94,10 +94,10 @@ _INSTEAD = {
 
 
 #: Started by a program that is checked: softmetal/report/processes.py.
-if "METAL_DLPACK_REPORTS" in os.environ and hasattr(_core, "_softmetal_record"):
-    from softmetal.running.reporting import begin_as_child as _begin_as_child
+if "METAL_DLPACK_REPORTS" in os.environ and hasattr(_core, "_stand_in"):
+    from importlib import import_module as _import_module
 
-    _begin_as_child()
+    _import_module(_core._stand_in).begin_as_child()
 
 
 def _instead(name: str) -> str:

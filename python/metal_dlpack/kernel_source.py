@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from .language.no_code import COMMENT, RAW_TEXT, TEXT
+
 DEFAULT_NAME = "program_source"
 #: Clang's own, under which a source would not be known as the user's.
 _TAKEN_NAMES = {"", "-", "<stdin>", "<built-in>", "<command line>", "<scratch space>"}
@@ -161,11 +163,7 @@ def _shown(path: Path) -> str:
 
 #: Comments and texts, so that no directive is found in them; and the directives that matter.
 _PIECE = re.compile(
-    r"""//(?:\\\r?\n|[^\n])*+
-      | /\*.*?(?:\*/|\Z)
-      | R"(?P<fence>[^\s()\\]{0,16})\(.*?(?:\)(?P=fence)"|\Z)
-      | "(?:\\.|[^"\\\n])*+"
-      | '(?:\\.|[^'\\\n])*+'
+    rf"""{COMMENT} | {RAW_TEXT} | {TEXT}
       | \\.
       | ^[ \t]*\#[ \t]*(?:
             (?:include|import)[ \t]*(?:"(?P<file>[^"\n]+)"|<(?P<angled>[^>\n]+)>)[^\n]*
@@ -180,9 +178,9 @@ _PIECE = re.compile(
 
 #: The beginning of a file that is all between `#ifndef X`, `#define X` and `#endif`.
 _GUARDED = re.compile(
-    r"""\A(?: \s++ | //(?:\\\r?\n|[^\n])*+ | /\*.*?\*/ )*+
+    rf"""\A(?: \s++ | {COMMENT} )*+
         \#[ \t]*ifndef[ \t]+(?P<macro>\w+)[^\n]*\n
-        (?: \s++ | //(?:\\\r?\n|[^\n])*+ | /\*.*?\*/ )*+
+        (?: \s++ | {COMMENT} )*+
         \#[ \t]*define[ \t]+(?P=macro)\b""",
     re.DOTALL | re.VERBOSE,
 )

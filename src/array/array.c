@@ -257,8 +257,8 @@ array_allocate(md_state *state, const char *function, const array_creation *what
                          "hold (max_buffer_length is %llu bytes); use several arrays.",
                          function, (unsigned long long)what->device->facts.max_buffer_length);
     }
-    int64_t nbytes =
-        count_bytes(layout_volume(&layout), dtype_step_bits(what->dtype, what->is_padded));
+    int64_t nitems = layout_volume(&layout);
+    int64_t nbytes = count_bytes(nitems, dtype_step_bits(what->dtype, what->is_padded));
     metal_storage *storage =
         buffer_allocate_storage(state, function, what->device, (size_t)nbytes, what->mode);
     ArrayObject *self = storage == NULL ? NULL

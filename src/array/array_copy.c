@@ -249,11 +249,17 @@ move_items(const array_side *dst, char *to, const array_side *src, char *from, b
     return is_done;
 }
 
+static bool
+is_empty(const array_side *side)
+{
+    return side->array != NULL ? side->array->nitems == 0 : layout_is_empty(&side->layout);
+}
+
 static int
 copy_on_cpu(const char *function, array_side *dst, array_side *src, bool is_bits)
 {
     array_mapping to, from;
-    if (layout_is_empty(&dst->layout)) {
+    if (is_empty(dst)) {
         return 0;
     }
     if (side_map(function, src, MAP_READ, &from) < 0) {
@@ -281,9 +287,7 @@ static int
 copy_fitted(const char *function, array_side *dst, array_side *src, metal_stream *stream)
 {
     bool is_bits = must_move_bits(dst, src);
-    int is_queued = is_bits || layout_is_empty(&dst->layout)
-                        ? 0
-                        : array_queue_copy(function, dst, src, stream);
+    int is_queued = is_bits || is_empty(dst) ? 0 : array_queue_copy(function, dst, src, stream);
     if (is_queued != 0) {
         return is_queued < 0 ? -1 : 0;
     }

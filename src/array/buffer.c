@@ -10,6 +10,7 @@
 
 #include "array/view_items.h"
 #include "metal/lookup.h"
+#include "metal/pool.h"
 #include "metal/staging.h"
 #include "python/args.h"
 #include "python/errors.h"
@@ -42,7 +43,7 @@ metal_storage *
 buffer_allocate_storage(md_state *state, const char *function, const device_record *device,
                         size_t nbytes, bridge_storage mode)
 {
-    metal_storage *storage = storage_reuse(device, nbytes, mode);
+    metal_storage *storage = pool_take(device, nbytes, mode);
     if (storage != NULL) {
         return storage;
     }

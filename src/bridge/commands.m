@@ -187,11 +187,15 @@ bridge_commands_times(bridge_commands *commands, bridge_times *out)
 }
 
 void
-bridge_commands_commit(bridge_commands *commands, bridge_completed *completed, void *context)
+bridge_commands_commit(bridge_commands *commands, bridge_event *event, uint64_t value,
+                       bridge_completed *completed, void *context)
 {
     static const struct block_descriptor descriptor = {.size = sizeof(completion_block)};
     completion_block block = {BLOCK_HEAD(0, run_completed, &descriptor), completed, context};
     IN_POOL;
+    if (event != NULL) {
+        [commands_object(commands) encodeSignalEvent:event_object(event) value:value];
+    }
     [commands_object(commands) addCompletedHandler:(MTLCommandBufferHandler)(void *)&block];
     [commands_object(commands) commit];
     [commands_object(commands) release];

@@ -359,16 +359,22 @@ typedef struct bridge_times {
 } bridge_times;
 
 void bridge_commands_times(bridge_commands *commands, bridge_times *out);
-/* Takes over `commands`. */
-void bridge_commands_commit(bridge_commands *commands, bridge_completed *completed,
-                            void *context);
+/* Takes over `commands`.  `event`, which may be NULL, gets `value` behind all that was encoded. */
+void bridge_commands_commit(bridge_commands *commands, bridge_event *event, uint64_t value,
+                            bridge_completed *completed, void *context);
 
 /* Call `work(context)` inside an autorelease pool, for calls into a framework that autoreleases
  * and makes no pool of its own: what it leaves is released before this returns, and not when
  * the thread ends. */
 void bridge_in_pool(void (*work)(void *context), void *context);
 
-/* Is this process a forked child?  Nothing committed before the fork completes in it. */
-bool bridge_is_forked(void);
+extern bool bridge_forked; /* atomic; written once, in a child that has no second thread yet */
+
+/* Is this process a forked child?  Nothing committed before the fork completes in it.  One load. */
+static inline bool
+bridge_is_forked(void)
+{
+    return __atomic_load_n(&bridge_forked, __ATOMIC_RELAXED);
+}
 
 #endif /* MD_METAL_BRIDGE_H */

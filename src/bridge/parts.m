@@ -18,12 +18,12 @@ bridge_status_text(bridge_status status)
 
 /* ---- fork ---- */
 
-static int is_forked_child; /* written once, in the child, before it has a second thread */
+bool bridge_forked;
 
 static void
 note_fork(void)
 {
-    __atomic_store_n(&is_forked_child, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&bridge_forked, true, __ATOMIC_RELAXED);
 }
 
 /* When the module is loaded: a child must know even if its parent never asked for a device. */
@@ -31,12 +31,6 @@ __attribute__((constructor)) static void
 watch_fork(void)
 {
     (void)pthread_atfork(NULL, NULL, note_fork);
-}
-
-bool
-bridge_is_forked(void)
-{
-    return __atomic_load_n(&is_forked_child, __ATOMIC_RELAXED) != 0;
 }
 
 /* ---- pools and what lies in them ---- */

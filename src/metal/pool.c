@@ -9,6 +9,7 @@
 
 #include "metal/locks.h"
 #include "metal/lookup.h"
+#include "metal/timeline.h"
 #include "metal/tracking_watch.h"
 
 #define SMALLEST_BITS 8 /* 256 bytes: Metal's own grain is no finer */
@@ -220,12 +221,25 @@ pool_limit(const device_record *device)
 
 /* ---- in and out ---- */
 
+/* One that was taken out, for its next owner. */
+static metal_storage *
+renew(metal_storage *storage, size_t nbytes)
+{
+    WATCH_RENEW(storage->handle);
+    storage->nbytes = nbytes;
+    storage->is_readonly = false;
+    storage->is_exported = false;
+    __atomic_store_n(&storage->refs, 1, __ATOMIC_RELEASE); /* from here on lookup.h finds it */
+    timeline_born(storage->handle);
+    return storage;
+}
+
 metal_storage *
 pool_take(const device_record *device, size_t nbytes, bridge_storage mode)
 {
     size_t capacity;
     int class = class_of(nbytes, &capacity);
-    if (class < 0 || bridge_is_forked()) {
+    if (nbytes == 0 || class < 0 || bridge_is_forked()) {
         return NULL;
     }
     device_pool *pool = &pools[device->index];
@@ -240,10 +254,7 @@ pool_take(const device_record *device, size_t nbytes, bridge_storage mode)
         pool->modes[mode].hits++;
     }
     lock_drop(LOCK_POOL);
-    if (storage != NULL) {
-        WATCH_RENEW(storage->handle);
-    }
-    return storage;
+    return storage == NULL ? NULL : renew(storage, nbytes);
 }
 
 bool

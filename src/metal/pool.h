@@ -31,7 +31,8 @@ typedef struct pool_counts {
  * up. */
 size_t pool_round(size_t nbytes);
 
-/* A cached storage of at least `nbytes` (> 0), counted as live: +1.  NULL: there is none. */
+/* A cached storage for so many bytes, counted as live: +1.  NULL: there is none, or nbytes is 0.
+ * Calls no Metal and never waits, so the GIL may be held. */
 metal_storage *pool_take(const device_record *device, size_t nbytes, bridge_storage mode);
 /* A storage of `capacity` bytes is about to be made: its bytes count as live.  False: they
  * would pass the limit even with an empty cache; nothing is counted. */

@@ -58,21 +58,6 @@ make_record(bridge_buffer *handle, const device_record *device, size_t nbytes,
     return storage;
 }
 
-metal_storage *
-storage_reuse(const device_record *device, size_t nbytes, bridge_storage mode)
-{
-    metal_storage *storage = nbytes == 0 ? NULL : pool_take(device, nbytes, mode);
-    if (storage == NULL) {
-        return NULL;
-    }
-    storage->nbytes = nbytes;
-    storage->is_readonly = false;
-    storage->is_exported = false;
-    __atomic_store_n(&storage->refs, 1, __ATOMIC_RELEASE); /* from here on lookup.h finds it */
-    timeline_born(storage->handle);
-    return storage;
-}
-
 /* A storage over a new MTLBuffer of exactly `capacity` bytes. */
 static bridge_status
 make_new(const device_record *device, size_t nbytes, size_t capacity, bridge_storage mode,
@@ -132,7 +117,7 @@ storage_new(const device_record *device, size_t nbytes, bridge_storage mode,
         *out = make_record(NULL, device, 0, mode, NULL, NULL);
         return *out == NULL ? BRIDGE_NO_MEMORY : BRIDGE_OK;
     }
-    *out = storage_reuse(device, nbytes, mode);
+    *out = pool_take(device, nbytes, mode);
     return *out != NULL ? BRIDGE_OK : make_new_or_empty_the_cache(device, nbytes, mode, out);
 }
 

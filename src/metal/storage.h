@@ -13,9 +13,6 @@
 
 /* ---- making ---- */
 
-/* A storage out of the pool: +1.  NULL: the pool has none, or nbytes is 0.  Calls no Metal and
- * never waits, so the GIL may be held. */
-metal_storage *storage_reuse(const device_record *device, size_t nbytes, bridge_storage mode);
 /* One out of the pool, else a new one; `*out` is +1 on BRIDGE_OK and NULL on anything else.
  * BRIDGE_NOT_UNIFIED: managed storage, here and below, where CPU and GPU have memory of their own.
  * Where Metal has no room, empties the pool and asks once more.  nbytes 0 makes no Metal

@@ -202,12 +202,6 @@ stream_list(const device_record *device, size_t *count)
 /* ---- counting ---- */
 
 void
-stream_retain(metal_stream *stream)
-{
-    (void)__atomic_fetch_add(&stream->refs, 1, __ATOMIC_RELAXED);
-}
-
-void
 stream_release(metal_stream *stream)
 {
     if (stream == NULL) {

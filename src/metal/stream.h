@@ -63,7 +63,12 @@ metal_stream *stream_find(const void *queue);
 /* All living streams of a device, each +1, and the list for free().  NULL: no memory. */
 metal_stream **stream_list(const device_record *device, size_t *count);
 
-void stream_retain(metal_stream *stream);
+static inline void
+stream_retain(metal_stream *stream)
+{
+    (void)__atomic_fetch_add(&stream->refs, 1, __ATOMIC_RELAXED);
+}
+
 void stream_release(metal_stream *stream); /* NULL is allowed */
 
 static inline bool

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* In the order of metal_dlpack/timeline/records.py. */
+/* module/timeline_records.c has their names. */
 typedef enum {
     TIMELINE_COPY,
     TIMELINE_FILL,

@@ -228,11 +228,19 @@ takes_oldest_along(const record *found, const metal_stream *stream)
     return found->read_count == TRACKING_READS;
 }
 
-int
-tracking_list_locked(const bridge_buffer *buffer, bool is_written, const metal_stream *stream,
-                     bool is_in_order, stream_mark marks[TRACKING_MARKS])
+/* Metal orders commands of one queue that use a tracked buffer; commands that use an untracked one
+ * must wait for their own stream as well. */
+static bool
+is_in_order(const stream_mark *mark, const metal_stream *stream, bridge_buffer *buffer)
 {
-    record *found = *link_of(buffer);
+    return mark->stream == stream && bridge_buffer_is_tracked(buffer);
+}
+
+/* Fills `before` with what is in flight of all that comes before; NULL: nothing does. */
+static int
+list_before(const record *found, bridge_buffer *buffer, bool is_written,
+            const metal_stream *stream, tracking_before *before)
+{
     WATCH_LOOK_UP(buffer);
     if (found == NULL) {
         return 0;
@@ -243,36 +251,63 @@ tracking_list_locked(const bridge_buffer *buffer, bool is_written, const metal_s
         all[total++] = found->reads[0];
     }
     for (int i = 0; i < total; i++) {
-        bool is_kept = is_in_order && all[i].stream == stream;
-        if (!is_kept && !stream_has_reached(all[i].stream, all[i].value)) {
-            marks[count++] = all[i];
+        if (!is_in_order(&all[i], stream, buffer) &&
+            !stream_has_reached(all[i].stream, all[i].value)) {
+            before[count++] = (tracking_before){all[i], buffer};
         }
     }
     return count;
 }
 
-bool
-tracking_reserve_locked(const bridge_buffer *buffer)
+int
+tracking_list_locked(bridge_buffer *buffer, const metal_stream *stream,
+                     tracking_before before[TRACKING_MARKS])
+{
+    return list_before(*link_of(buffer), buffer, true, stream, before);
+}
+
+/* The buffer's record, which may be a new one.  NULL: there is no memory. */
+static record *
+reserve(const bridge_buffer *buffer)
 {
     record **link = link_of(buffer);
     if (*link == NULL) {
         record *fresh = calloc(1, sizeof *fresh);
         if (fresh == NULL) {
-            return false;
+            return NULL;
         }
         fresh->buffer = buffer;
         *link = fresh;
         (void)__atomic_add_fetch(&tracking_count, 1, __ATOMIC_RELEASE);
     }
-    return true;
+    return *link;
+}
+
+int
+tracking_prepare_locked(const metal_stream *stream, const work_operand *operands, int count,
+                        tracking_before before[TRACKING_MOST_BEFORE])
+{
+    int total = 0;
+    for (int i = 0; i < count; i++) {
+        bridge_buffer *buffer = operands[i].storage->handle;
+        const record *found = reserve(buffer);
+        if (found == NULL) {
+            tracking_cancel_locked(operands, i);
+            return -1;
+        }
+        total += list_before(found, buffer, operands[i].is_written, stream, before + total);
+    }
+    return total;
 }
 
 void
-tracking_unreserve_locked(const bridge_buffer *buffer)
+tracking_cancel_locked(const work_operand *operands, int count)
 {
-    record **link = link_of(buffer);
-    if (*link != NULL) {
-        drop_if_finished(link);
+    for (int i = 0; i < count; i++) {
+        record **link = link_of(operands[i].storage->handle);
+        if (*link != NULL) { /* NULL: an operand before has the same buffer */
+            drop_if_finished(link);
+        }
     }
 }
 
@@ -289,7 +324,7 @@ add_read(record *found, metal_stream *stream, uint64_t value)
         found->reads[found->read_count++] = (stream_mark){.stream = stream, .value = value};
         return;
     }
-    /* The first finishes before this one begins: tracking_list_locked listed it. */
+    /* The first finishes before this one begins: tracking_prepare_locked listed it. */
     for (int i = 1; i < TRACKING_READS; i++) {
         found->reads[i - 1] = found->reads[i];
     }
@@ -297,19 +332,21 @@ add_read(record *found, metal_stream *stream, uint64_t value)
 }
 
 void
-tracking_begin_locked(const bridge_buffer *buffer, bool is_written, metal_stream *stream,
+tracking_begin_locked(const work_operand *operands, int count, metal_stream *stream,
                       uint64_t value)
 {
-    record *found = *link_of(buffer);
-    found->in_flight++;
-    found->held++;
-    found->is_forgotten = false; /* the buffer is in use again: see pool.h */
-    if (is_written) {
-        found->write = (stream_mark){.stream = stream, .value = value};
-        found->read_count = 0;
-    }
-    else {
-        add_read(found, stream, value);
+    for (int i = 0; i < count; i++) {
+        record *found = *link_of(operands[i].storage->handle);
+        found->in_flight++;
+        found->held++;
+        found->is_forgotten = false; /* the buffer is in use again: see pool.h */
+        if (operands[i].is_written) {
+            found->write = (stream_mark){.stream = stream, .value = value};
+            found->read_count = 0;
+        }
+        else {
+            add_read(found, stream, value);
+        }
     }
 }
 

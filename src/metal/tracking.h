@@ -3,7 +3,7 @@
  *
  * Owns:      one record a buffer with work in flight, and none for any other: when nothing
  *            runs on the GPU, a look at one number says so.
- * Calls:     stream.h.  Never Python.
+ * Calls:     stream.h; the bridge, whether Metal orders a buffer's work itself.  Never Python.
  * Threads:   any.  One lock orders all submissions: two threads that use one buffer on two
  *            streams get one order, the same for each buffer.
  * Invariant: a record lives from the submission of the first piece of work to the completion
@@ -13,6 +13,7 @@
 #ifndef MD_TRACKING_H
 #define MD_TRACKING_H
 
+#include "metal/storage_record.h"
 #include "metal/stream.h"
 
 #define TRACKING_READS \
@@ -56,20 +57,36 @@ void tracking_forget(const bridge_buffer *buffer);
 
 /* ---- for work.c, which holds LOCK_TRACKING round those named `_locked` ---- */
 
-/* The marks that work on `stream` must wait for before it uses the buffer; borrowed until the
- * lock is dropped.  `is_in_order`: the queue itself orders work of the same stream, so its
- * marks are left out. */
-int tracking_list_locked(const bridge_buffer *buffer, bool is_written,
-                         const metal_stream *stream, bool is_in_order,
-                         stream_mark marks[TRACKING_MARKS]);
-/* Room for a record of the buffer.  False: no memory. */
-bool tracking_reserve_locked(const bridge_buffer *buffer);
-/* The work of `value` reads or writes the buffer, and waits for all marks that
- * tracking_list_locked gave. */
-void tracking_begin_locked(const bridge_buffer *buffer, bool is_written, metal_stream *stream,
+#define WORK_MAX_OPERANDS 31 /* SPEC MTLComputeCommandEncoder: buffers of a kernel */
+
+/* Operands may have one buffer in common, by one storage or by storages of several owners: the order
+ * goes by the buffer, and each of the storages is kept alive. */
+typedef struct work_operand {
+    metal_storage *storage; /* borrowed; there are bytes in it */
+    bool is_written;
+} work_operand;
+
+/* What a piece of work waits for, and for the sake of which buffer; borrowed until the lock is
+ * dropped. */
+typedef struct tracking_before {
+    stream_mark mark;
+    const bridge_buffer *buffer;
+} tracking_before;
+
+#define TRACKING_MOST_BEFORE (WORK_MAX_OPERANDS * TRACKING_MARKS)
+
+/* Make room for the records of a piece on `stream`, and list what it must wait for: returns how
+ * much that is.  -1: there is no memory, and nothing to undo. */
+int tracking_prepare_locked(const metal_stream *stream, const work_operand *operands, int count,
+                            tracking_before before[TRACKING_MOST_BEFORE]);
+/* The piece is not submitted after all. */
+void tracking_cancel_locked(const work_operand *operands, int count);
+/* It is: as `value`, and it waits for all that was listed. */
+void tracking_begin_locked(const work_operand *operands, int count, metal_stream *stream,
                            uint64_t value);
-/* Undo a tracking_reserve_locked that no tracking_begin_locked followed. */
-void tracking_unreserve_locked(const bridge_buffer *buffer);
+/* What work on `stream`, or on none (NULL), must wait for before it writes the buffer. */
+int tracking_list_locked(bridge_buffer *buffer, const metal_stream *stream,
+                         tracking_before before[TRACKING_MARKS]);
 /* The storage that the work keeps is about to be released.  Returns who has the buffer, for
  * tracking_end: by then the pool may have given it to another, whom the work's failure is not
  * about. */

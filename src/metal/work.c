@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "metal/locks.h"
-#include "metal/tracking.h"
 
 /* One piece, from its submission to its clean-up. */
 typedef struct piece {
@@ -149,25 +148,6 @@ record_piece(const metal_stream *stream, const piece_plan *plan)
     return number;
 }
 
-/* Every wait of one operand; returns how many.  Metal orders commands of one queue that use a
- * tracked buffer; commands that use an untracked one must wait for their own stream as well. */
-static int
-encode_waits_for(bridge_commands *commands, const metal_stream *stream,
-                 const work_operand *operand, uint64_t number)
-{
-    stream_mark marks[TRACKING_MARKS];
-    bridge_buffer *handle = operand->storage->handle;
-    int count = tracking_list_locked(handle, operand->is_written, stream,
-                                     bridge_buffer_is_tracked(handle), marks);
-    for (int i = 0; i < count; i++) {
-        bridge_encode_wait(commands, marks[i].stream->event, marks[i].value);
-        timeline_held(number, (timeline_record){.stream = marks[i].stream->serial,
-                                                .value = marks[i].value,
-                                                .dst = handle});
-    }
-    return count;
-}
-
 bool
 work_encode_wait(bridge_commands *commands, bridge_event *event, uint64_t value)
 {
@@ -179,50 +159,34 @@ work_encode_wait(bridge_commands *commands, bridge_event *event, uint64_t value)
     return true;
 }
 
-/* What the piece waits for before it begins; returns whether it waits at all.
+/* What the piece waits for before it begins, `count` moments of other work among it; returns
+ * whether it waits at all.
  *
  * Apple's pages disagree whether a wait holds back the command buffers behind it.  Where it does
  * not, the next piece would overtake one that waits, and its signal would tell of work that has
  * not begun: so each piece waits for the last one that did, until that is done.  SPEC
  * MTLCommandBuffer encodeWaitForEvent:value:; wgpu pull request 9483 */
 static bool
-encode_waits(bridge_commands *commands, const metal_stream *stream, const piece_plan *plan,
-             uint64_t number)
+encode_waits(bridge_commands *commands, const metal_stream *stream, const event_wait *first,
+             const tracking_before *before, int count, uint64_t number)
 {
-    int waits = 0;
+    int waits = count;
     if (stream->waiting > __atomic_load_n(&stream->completed, __ATOMIC_ACQUIRE)) {
         waits += work_encode_wait(commands, stream->event, stream->waiting);
     }
-    if (plan->first.event != NULL) {
-        bridge_encode_wait(commands, plan->first.event, plan->first.value);
-        timeline_held(number, (timeline_record){.event = plan->first.event,
-                                                .value = plan->first.value});
+    if (first->event != NULL) {
+        bridge_encode_wait(commands, first->event, first->value);
+        timeline_held(number, (timeline_record){.event = first->event, .value = first->value});
         waits++;
     }
-    for (int i = 0; i < plan->count; i++) {
-        waits += encode_waits_for(commands, stream, &plan->operands[i], number);
+    for (int i = 0; i < count; i++) {
+        const stream_mark *mark = &before[i].mark;
+        bridge_encode_wait(commands, mark->stream->event, mark->value);
+        timeline_held(number, (timeline_record){.stream = mark->stream->serial,
+                                                .value = mark->value,
+                                                .dst = before[i].buffer});
     }
     return waits > 0;
-}
-
-static void
-unreserve(const work_operand *operands, int count)
-{
-    for (int i = 0; i < count; i++) {
-        tracking_unreserve_locked(operands[i].storage->handle);
-    }
-}
-
-static bool
-reserve(const work_operand *operands, int count)
-{
-    for (int i = 0; i < count; i++) {
-        if (!tracking_reserve_locked(operands[i].storage->handle)) {
-            unreserve(operands, i);
-            return false;
-        }
-    }
-    return true;
 }
 
 /* Returns the value.  From the last line on the work is the clean-up's. */
@@ -233,32 +197,33 @@ commit(bridge_commands *commands, piece *work, const work_operand *operands, boo
     if (waits) {
         work->stream->waiting = value;
     }
-    bridge_encode_signal(commands, work->stream->event, work->value);
     for (int i = 0; i < work->count; i++) {
         storage_retain(operands[i].storage);
         work->uses[i] = operands[i].storage;
-        tracking_begin_locked(operands[i].storage->handle, operands[i].is_written, work->stream,
-                              work->value);
     }
+    tracking_begin_locked(operands, work->count, work->stream, value);
     stream_retain(work->stream);
-    bridge_commands_commit(commands, clean_up, work);
+    bridge_commands_commit(commands, work->stream->event, value, clean_up, work);
     return value;
 }
 
-/* Behind the lock that orders submissions. */
+/* Behind the lock that orders submissions: tracking.c says what comes first, the encoder what is
+ * done, and tracking.c learns of it. */
 static bridge_status
 encode_and_commit_locked(bridge_commands *commands, piece *work, const piece_plan *plan,
                          uint64_t *value)
 {
-    if (!reserve(plan->operands, plan->count)) {
+    tracking_before before[TRACKING_MOST_BEFORE];
+    int count = tracking_prepare_locked(work->stream, plan->operands, plan->count, before);
+    if (count < 0) {
         return BRIDGE_NO_MEMORY;
     }
     uint64_t number = work->number = timeline_on() ? record_piece(work->stream, plan) : 0;
-    bool waits = encode_waits(commands, work->stream, plan, number);
+    bool waits = encode_waits(commands, work->stream, &plan->first, before, count, number);
     bridge_status status =
         plan->encode == NULL ? BRIDGE_OK : plan->encode(commands, plan->context);
     if (status != BRIDGE_OK) {
-        unreserve(plan->operands, plan->count);
+        tracking_cancel_locked(plan->operands, plan->count);
         timeline_drop(number);
         return status;
     }
@@ -266,7 +231,9 @@ encode_and_commit_locked(bridge_commands *commands, piece *work, const piece_pla
         (void)__atomic_add_fetch(&plan->time->holders, 1, __ATOMIC_RELAXED);
     }
     *value = commit(commands, work, plan->operands, waits);
-    timeline_committed(number);
+    if (number != 0) {
+        timeline_committed(number);
+    }
     return BRIDGE_OK;
 }
 
@@ -274,14 +241,11 @@ static bridge_status
 submit(metal_stream *stream, const piece_plan *plan, uint64_t *value)
 {
     *value = 0;
-    if (bridge_is_forked()) {
-        return BRIDGE_FORKED;
-    }
     piece *work = malloc(sizeof *work + (size_t)plan->count * sizeof work->uses[0]);
     /* Before the lock: it blocks while the queue is full, and the clean-up wants the lock. */
     bridge_commands *commands = work == NULL ? NULL : bridge_commands_new(stream->queue);
     if (commands == NULL) {
-        bridge_status status = work == NULL ? BRIDGE_NO_MEMORY : BRIDGE_NO_COMMAND;
+        bridge_status status = work == NULL ? BRIDGE_NO_MEMORY : stream_default_status();
         free(work);
         return status;
     }
@@ -455,12 +419,12 @@ bridge_status
 work_mark_storage(metal_stream *stream, metal_storage *storage, stream_mark *out)
 {
     bridge_status status = BRIDGE_OK;
-    stream_mark marks[TRACKING_MARKS];
+    tracking_before before[TRACKING_MARKS];
     int count = 0;
     if (storage->handle != NULL && !tracking_is_quiet(storage->handle)) {
         lock_take(LOCK_TRACKING);
-        count = tracking_list_locked(storage->handle, true, NULL, false, marks);
-        *out = count == 1 ? marks[0] : (stream_mark){.stream = stream};
+        count = tracking_list_locked(storage->handle, NULL, before);
+        *out = count == 1 ? before[0].mark : (stream_mark){.stream = stream};
         stream_retain(out->stream); /* under the lock: the mark is only borrowed there */
         lock_drop(LOCK_TRACKING);
     }
@@ -488,8 +452,8 @@ work_wait_storage(metal_stream *stream, metal_storage *storage)
     }
     /* A user of the stream may write: the wait counts as a write. */
     lock_take(LOCK_TRACKING);
-    stream_mark marks[TRACKING_MARKS];
-    int count = tracking_list_locked(storage->handle, true, stream, true, marks);
+    tracking_before before[TRACKING_MARKS];
+    int count = tracking_list_locked(storage->handle, stream, before);
     lock_drop(LOCK_TRACKING);
     if (count == 0) {
         return BRIDGE_OK;

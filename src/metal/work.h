@@ -15,15 +15,7 @@
 #include "metal/storage.h"
 #include "metal/stream.h"
 #include "metal/timeline.h"
-
-#define WORK_MAX_OPERANDS 31 /* SPEC MTLComputeCommandEncoder: buffers of a kernel */
-
-/* Operands may have one buffer in common, by one storage or by storages of several owners: the order
- * goes by the buffer, and each of the storages is kept alive. */
-typedef struct work_operand {
-    metal_storage *storage; /* borrowed; there are bytes in it */
-    bool is_written;
-} work_operand;
+#include "metal/tracking.h"
 
 /* Encode a wait, unless the event has the value already; returns whether. */
 bool work_encode_wait(bridge_commands *commands, bridge_event *event, uint64_t value);

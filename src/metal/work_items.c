@@ -152,14 +152,14 @@ run_through_buffer(metal_stream *stream, const copy_plan *plan, const work_items
     return status;
 }
 
-/* Two private buffers share no memory; one buffer does with itself, and two may that the CPU
- * sees. */
+/* Two private buffers share no memory; one buffer does with itself, and two do that the CPU sees
+ * at the same addresses. */
 static bool
-may_overlap(const copy_plan *plan, const metal_storage *dst, const metal_storage *src)
+share_memory(const metal_storage *dst, const metal_storage *src)
 {
-    bool can_meet =
-        dst->handle == src->handle || (dst->address != NULL && src->address != NULL);
-    return can_meet && copy_plan_may_overlap(plan);
+    return dst->handle == src->handle || (dst->address != NULL && src->address != NULL &&
+                                          dst->address < src->address + src->nbytes &&
+                                          src->address < dst->address + dst->nbytes);
 }
 
 bridge_status
@@ -172,7 +172,7 @@ work_items_copy(metal_stream *stream, const work_items *dst, const work_items *s
                         base_of(src->storage) + src->offset_bytes, &plan)) {
         return BRIDGE_OK; /* unreached: callers have items */
     }
-    return may_overlap(&plan, dst->storage, src->storage)
+    return share_memory(dst->storage, src->storage) && copy_plan_may_overlap(&plan)
                ? run_through_buffer(stream, &plan, dst, src, value)
                : run_direct(stream, &plan, dst, src, value);
 }

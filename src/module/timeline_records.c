@@ -7,6 +7,7 @@
 #include "exchange/dlpack_check.h"
 #include "module/module.h"
 #include "python/place.h"
+#include "python/storage_mode.h"
 #include "streams/stream_object.h"
 
 /* What Python holds of one timeline: it is closed once and forgotten once, whoever drops it, and when. */
@@ -89,20 +90,33 @@ reason_name(unsigned reason)
                                          .code = (dlpack_fault_code)(reason - TIMELINE_FAULT)});
 }
 
+/* What timelines/records.py calls them; the first six are kinds of a Work. */
+static const char *const kind_names[] = {
+    [TIMELINE_COPY] = "copy",           [TIMELINE_FILL] = "fill",
+    [TIMELINE_KERNEL] = "kernel",       [TIMELINE_MARK] = "mark",
+    [TIMELINE_WAIT] = "wait",           [TIMELINE_OPERATOR] = "operator",
+    [TIMELINE_GPU_WAITS] = "GPU waits", [TIMELINE_CPU_WAITS] = "CPU waits",
+};
+
+/* NULL: memory that is no MTLBuffer. */
+static const char *
+mode_name(uint32_t mode)
+{
+    return mode == TIMELINE_CPU ? NULL : storage_mode_name((bridge_storage)mode);
+}
+
 static PyObject *
 make_record(const timeline_record *record)
 {
-    return Py_BuildValue("(KBsNsIKKKKKIIKKIddddd)", (unsigned long long)record->number,
-                         record->kind, reason_name(record->reason),
-                         PyBool_FromLong(record->has_failed), record->name, record->stream,
-                         (unsigned long long)record->value,
-                         (unsigned long long)(uintptr_t)record->event,
-                         (unsigned long long)record->nbytes,
-                         (unsigned long long)(uintptr_t)record->dst,
-                         (unsigned long long)(uintptr_t)record->src, record->dst_mode,
-                         record->src_mode, (unsigned long long)record->thread,
-                         (unsigned long long)record->waiter, record->place, record->submitted,
-                         record->scheduled, record->started, record->ended, record->launch);
+    return Py_BuildValue(
+        "(KssNsIKKKKKzzKKIddddd)", (unsigned long long)record->number, kind_names[record->kind],
+        reason_name(record->reason), PyBool_FromLong(record->has_failed), record->name,
+        record->stream, (unsigned long long)record->value,
+        (unsigned long long)(uintptr_t)record->event, (unsigned long long)record->nbytes,
+        (unsigned long long)(uintptr_t)record->dst, (unsigned long long)(uintptr_t)record->src,
+        mode_name(record->dst_mode), mode_name(record->src_mode),
+        (unsigned long long)record->thread, (unsigned long long)record->waiter, record->place,
+        record->submitted, record->scheduled, record->started, record->ended, record->launch);
 }
 
 static PyObject *

@@ -314,12 +314,8 @@ error:
 }
 
 int
-args_tristate(const char *function, const char *what, PyObject *value, int *out)
+args_bool(const char *function, const char *what, PyObject *value, int *out)
 {
-    *out = -1;
-    if (!args_is_given(value)) {
-        return 0;
-    }
     if (!PyBool_Check(value)) {
         return errors_raise(PyExc_TypeError, "%s: %s must be True, False or None, not %R.",
                             function, what, value);

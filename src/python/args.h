@@ -135,7 +135,15 @@ int args_text_or_none(const char *function, const char *what, PyObject *value,
 int args_int64s(const char *function, const char *what, PyObject *value, int64_t *out,
                 int capacity, int *count);
 
-/* None, True or False, for `copy`: -1, 1 or 0 in `*out`.  TypeError for the rest. */
-int args_tristate(const char *function, const char *what, PyObject *value, int *out);
+/* True or False: 1 or 0 in `*out`.  TypeError for the rest, which says that None is allowed too. */
+int args_bool(const char *function, const char *what, PyObject *value, int *out);
+
+/* The same, or -1 for None, and where the argument was not given. */
+static inline int
+args_tristate(const char *function, const char *what, PyObject *value, int *out)
+{
+    *out = -1;
+    return args_is_given(value) ? args_bool(function, what, value, out) : 0;
+}
 
 #endif /* MD_ARGS_H */

@@ -227,7 +227,7 @@ commands_commit(void *commands, metal_completed *completed, void *context)
         Py_FatalError("no memory to commit torch's work");
     }
     *after = (completion){completed, context};
-    bridge_commands_commit(commands, complete, after);
+    bridge_commands_commit(commands, NULL, 0, complete, after);
 }
 
 /* ---- events ---- */

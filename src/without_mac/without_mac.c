@@ -4,10 +4,17 @@
  */
 #include "without_mac/without_mac.h"
 
+/* The Python module that metal_dlpack imports when it first asks: it knows no module above itself. */
+static int
+name_python(PyObject *module)
+{
+    return PyModule_AddStringConstant(module, "_stand_in", "softmetal.running.standing_in");
+}
+
 static module_part parts[] = {
     {.functions = softmetal_probe_functions},  {.functions = softmetal_counts_functions},
     {.functions = softmetal_record_functions}, {.add = softmetal_torch_add},
-    {.add = softmetal_compiler_install},
+    {.add = softmetal_compiler_install},       {.add = name_python},
 };
 
 __attribute__((constructor)) static void

@@ -38,12 +38,6 @@ softmetal_host_reached(const void *event, uint64_t value)
 static metal_stream streams[STREAMS];
 
 void
-stream_retain(metal_stream *stream)
-{
-    stream->refs++;
-}
-
-void
 stream_release(metal_stream *stream)
 {
     if (stream != NULL) {
@@ -96,6 +90,13 @@ handle_of(int buffer)
     return (bridge_buffer *)handles[buffer];
 }
 
+/* Metal keeps commands of one queue that use a tracked buffer in order; the first buffer is not. */
+bool
+bridge_buffer_is_tracked(bridge_buffer *buffer)
+{
+    return buffer != handle_of(0);
+}
+
 static bool
 is_held(int buffer)
 {
@@ -119,25 +120,21 @@ forget(int buffer)
 
 /* ---- what comes before what ---- */
 
-/* The pieces that come before what waits for these marks: those that are marked, those that their
- * streams have before them, and those that all of them have waited for. */
+/* The pieces that come before what waits for this mark: the marked one, what its stream has before it,
+ * and what all of them have waited for. */
 static uint64_t
-before_marks(const stream_mark *marks, int count)
+before_mark(const stream_mark *mark)
 {
     uint64_t before = 0;
-    for (int i = 0; i < count; i++) {
-        for (int other = 0; other < PIECES; other++) {
-            const piece *work = &pieces[other];
-            if (work->state != FREE && work->stream == marks[i].stream &&
-                work->value <= marks[i].value) {
-                before |= UINT64_C(1) << other | work->before;
-            }
+    for (int other = 0; other < PIECES; other++) {
+        const piece *work = &pieces[other];
+        if (work->state != FREE && work->stream == mark->stream && work->value <= mark->value) {
+            before |= UINT64_C(1) << other | work->before;
         }
     }
     return before;
 }
 
-/* Metal keeps commands of one queue that use a tracked buffer in order; the first buffer is not. */
 static uint64_t
 before_on_queue(int buffer, const metal_stream *stream)
 {
@@ -169,13 +166,19 @@ check_all_before(int buffer, bool is_written, uint64_t before)
 static void
 submit(int buffer, piece *work)
 {
-    stream_mark marks[TRACKING_MARKS];
+    tracking_before marks[TRACKING_MOST_BEFORE];
     metal_stream *stream = &streams[pick(0, STREAMS - 1)];
     bool is_written = pick(0, 2) == 0;
+    metal_storage storage = {.handle = handle_of(buffer)};
+    const work_operand operand = {&storage, is_written};
     lives[buffer].is_users = true; /* out of the pool, if it was there */
-    CHECK(tracking_reserve_locked(handle_of(buffer)));
-    int count = tracking_list_locked(handle_of(buffer), is_written, stream, buffer != 0, marks);
-    uint64_t before = before_marks(marks, count) | before_on_queue(buffer, stream);
+    int count = tracking_prepare_locked(stream, &operand, 1, marks);
+    CHECK(count >= 0);
+    uint64_t before = before_on_queue(buffer, stream);
+    for (int i = 0; i < count; i++) {
+        CHECK(marks[i].buffer == storage.handle);
+        before |= before_mark(&marks[i].mark);
+    }
     check_all_before(buffer, is_written, before);
     *work = (piece){.state = RUNS,
                     .buffer = buffer,
@@ -185,7 +188,7 @@ submit(int buffer, piece *work)
                     .is_written = is_written,
                     .before = before};
     stream_retain(stream);
-    tracking_begin_locked(handle_of(buffer), is_written, stream, work->value);
+    tracking_begin_locked(&operand, 1, stream, work->value);
 }
 
 /* The GPU has done it, and all that it has waited for. */
@@ -243,15 +246,17 @@ look(int buffer)
     stream_mark marks[TRACKING_MARKS];
     bool is_written = pick(0, 1) == 0;
     int count = tracking_copy_marks(handle_of(buffer), is_written, marks), failures = 0;
+    uint64_t before = 0;
     for (int i = 0; i < count; i++) {
         CHECK(marks[i].stream->refs > 0);
         CHECK(marks[i].is_of_earlier_owner == !is_held(buffer));
         bool is_failure = marks[i].value == 0;
         failures += is_failure;
         CHECK(!is_failure || marks[i].stream == lives[buffer].failed);
+        before |= before_mark(&marks[i]);
     }
     CHECK(failures == (lives[buffer].failed != NULL && lives[buffer].failed->has_failed));
-    check_all_before(buffer, is_written, before_marks(marks, count));
+    check_all_before(buffer, is_written, before);
     tracking_release_marks(marks, count);
 }
 
@@ -306,9 +311,11 @@ finish_all(void)
         CHECK(streams[i].refs == 0);
     }
     /* Work that was not handed over leaves nothing either, though it names a buffer twice. */
-    CHECK(tracking_reserve_locked(handle_of(0)));
-    tracking_unreserve_locked(handle_of(0));
-    tracking_unreserve_locked(handle_of(0));
+    metal_storage storage = {.handle = handle_of(0)};
+    const work_operand operands[] = {{&storage, false}, {&storage, true}};
+    tracking_before marks[TRACKING_MOST_BEFORE];
+    CHECK(tracking_prepare_locked(&streams[0], operands, 2, marks) == 0);
+    tracking_cancel_locked(operands, 2);
     CHECK(tracking_is_quiet(NULL));
 }
 

@@ -243,6 +243,7 @@ IMPORT_ALL = """
 import metal_dlpack, pathlib, pytest, sys
 import asyncio, concurrent.futures.thread, ctypes, importlib, multiprocessing, subprocess, urllib.request  # as on Linux
 sys.platform = "darwin"
+del metal_dlpack._core._stand_in
 names = [str(path.relative_to(sys.argv[1]).with_suffix("")).replace("/", ".") for path in pathlib.Path(sys.argv[1]).rglob("*.py")]
 for name in names:
     if not name.endswith(("_dask", "__main__")):

@@ -6,6 +6,8 @@ import importlib.metadata
 import importlib.util
 from dataclasses import dataclass
 
+from dlpack_conformance.packages import PACKAGES
+
 
 @dataclass(frozen=True)
 class Framework:
@@ -33,14 +35,20 @@ class Framework:
             return None
 
 
+def _consumer(name: str, told: str) -> Framework:
+    """One that the kit knows too."""
+    known = PACKAGES[name]
+    return Framework(known.name, known.imported.partition(".")[0], known.distribution, known.imported, told)
+
+
 #: By the names of explain's consumers.
 FRAMEWORKS = {
-    "numpy": Framework("NumPy", "numpy", "numpy", "numpy", "2.4"),
+    "numpy": _consumer("numpy", "2.4"),
     "ml_dtypes": Framework("ml_dtypes", "ml_dtypes", "ml_dtypes"),
-    "torch": Framework("PyTorch", "torch", "torch", "torch", "2.13"),
-    "tvm": Framework("tvm-ffi", "tvm_ffi", "apache-tvm-ffi", "tvm_ffi", "0.1.15"),
-    "jax": Framework("JAX", "jax", "jax", "jax.numpy", "0.10"),
-    "mlx": Framework("MLX", "mlx", "mlx", "mlx.core", "0.32"),
+    "torch": _consumer("torch", "2.13"),
+    "tvm": _consumer("tvm-ffi", "0.1.15"),
+    "jax": _consumer("jax", "0.10"),
+    "mlx": _consumer("mlx", "0.32"),
 }
 
 

@@ -8,18 +8,18 @@ was not seen, anything else if there was nothing to see.  Each runs in a child p
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import metal_dlpack as md
-
-if sys.platform != "darwin":
-    import softmetal
-    from softmetal.torch import building
+from metal_dlpack import _core
 
 IS_MAC = sys.platform == "darwin"
+#: What stands in for Metal, and names itself; None on a Mac.
+STAND_IN: Any = importlib.import_module(_core._stand_in) if hasattr(_core, "_stand_in") else None
 ITEMS = 4096
 
 
@@ -154,20 +154,13 @@ def torch_mps_handle(torch: Any) -> None:
     require(float(array[8]) == 13, "a slice does not arrive at its offset")
 
 
-COMPUTES = "shares" if IS_MAC or building.has_compiler() else "cannot"
-SWITCHED_ON = (
-    ""
-    if IS_MAC
-    else (
-        "PyTorch computes on mps here, on the CPU, after softmetal.torch_mps(), under python -m softmetal "
-        "or pytest --softmetal-torch; the first time a C++ compiler makes the device"
-    )
-)
+COMPUTES = "shares" if STAND_IN is None or STAND_IN.has_compiler() else "cannot"
+SWITCHED_ON = "" if STAND_IN is None else STAND_IN.TORCH_NOTE
 
 
 def switch_on_mps() -> None:
-    if not IS_MAC:
-        softmetal.torch_mps()
+    if STAND_IN is not None:
+        STAND_IN.torch_mps()
 
 
 @probe(
@@ -176,7 +169,7 @@ def switch_on_mps() -> None:
     "torch.from_dlpack(a), computing",
     "torch",
     expected=COMPUTES,
-    note="" if IS_MAC else SWITCHED_ON,
+    note=SWITCHED_ON,
 )
 def torch_mps(torch: Any) -> None:
     switch_on_mps()
@@ -192,7 +185,7 @@ def torch_mps(torch: Any) -> None:
     "md.from_dlpack(t), computing",
     "torch",
     expected=COMPUTES,
-    note="" if IS_MAC else SWITCHED_ON,
+    note=SWITCHED_ON,
 )
 def from_torch_mps(torch: Any) -> None:
     switch_on_mps()

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from . import attributes, declarators
+from .no_code import COMMENT, RAW_TEXT, TEXT
 from .tokens import TOKEN, Tokens, Unbalanced
 
 _BOUND = {"device": "buffer", "constant": "buffer", "threadgroup": "threadgroup"}
@@ -136,11 +137,7 @@ def _refuse_disagreement(kernel: str, own: list[_Signature], listed: Sequence[Bi
 
 # ---- a source that nothing has preprocessed ----
 
-_OF_NO_CODE = re.compile(
-    r"""(?P<comment> //(?:\\\r?\n|[^\n])*+ | /\*.*?(?:\*/|\Z) | \\\r?\n)
-      | R"(?P<fence>[^\s()\\]{0,16})\(.*?(?:\)(?P=fence)"|\Z) | "(?:\\.|[^"\\\n])*+" | '(?:\\.|[^'\\\n])*+' | \\.""",
-    re.DOTALL | re.VERBOSE,
-)
+_OF_NO_CODE = re.compile(rf"(?P<comment> {COMMENT} | \\\r?\n) | {RAW_TEXT} | {TEXT} | \\.", re.DOTALL | re.VERBOSE)
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\(([^()]*)\))?", re.MULTILINE)
 _CONDITION = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|endif)\b", re.MULTILINE)
 _MARK = re.compile(r"\bkernel\b(?=\s*(?:[\w\[\]]|,\s*\w|__attribute__))")

@@ -10,13 +10,14 @@ import re
 from collections.abc import Iterable
 
 from .errors import PROGRAM
+from .no_code import RAW_TEXT, TEXT
 
 TOKEN = re.compile(
-    r"""
+    rf"""
     ((?:\s++|^\#[^\n]*+)*+)                      # the gap
-    ( (?:u8|[uUL])?R"(?P<mark>[^()\\\s]{0,16})\(.*?(?:\)(?P=mark)"|\Z)
+    ( (?:u8|[uUL])?{RAW_TEXT}
     | (?:[^\W\d]|\$)\w*+
-    | "(?:\\.|[^"\\\n])*+" | '(?:\\.|[^'\\\n])*+'
+    | {TEXT}
     | \\[^\n]
     | \.?\d(?:[eEpP][+-]|'?[\w.])*+              # a number, with its suffix
     | :: | -> | << | [-+*/%&|^!=<>]= | && | \|\| | \+\+ | -- | . )?+

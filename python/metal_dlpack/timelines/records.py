@@ -11,11 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-#: In the order of timeline_kind in timeline.h; then what is no piece of work.
-KINDS = ("copy", "fill", "kernel", "mark", "wait", "operator")
-GPU_WAITS, CPU_WAITS = len(KINDS), len(KINDS) + 1
-#: The names of bridge_storage in metal_bridge.h.
-STORAGES = ("shared", "managed", "private")
+#: The kinds that are no pieces of work.
+GPU_WAITS, CPU_WAITS = "GPU waits", "CPU waits"
 #: The queue of what the CPU did itself.
 CPU = 0
 
@@ -96,7 +93,7 @@ class Raw:
     """The fields of module/timeline_records.c, in its order."""
 
     number: int
-    kind: int
+    kind: str  #: a Work's, or one of the two above
     reason: str
     has_failed: bool
     name: str
@@ -106,8 +103,8 @@ class Raw:
     nbytes: int
     target: int
     source: int
-    target_mode: int
-    source_mode: int
+    target_mode: str | None  #: None: no MTLBuffer
+    source_mode: str | None
     thread: int
     waiter: int
     place: int
@@ -118,9 +115,13 @@ class Raw:
     launch: float
 
     @property
+    def is_piece(self) -> bool:
+        return self.kind not in (GPU_WAITS, CPU_WAITS)
+
+    @property
     def is_open(self) -> bool:
         """Is it work that has not ended?"""
-        return self.kind < GPU_WAITS and self.ended != self.ended and not self.has_failed
+        return self.is_piece and self.ended != self.ended and not self.has_failed
 
 
 @dataclass(frozen=True)
@@ -141,10 +142,10 @@ class Names:
         name = self.buffers.get(handle) if number >= self.births.get(handle, 0) else None
         return name or f"{handle:#x}"
 
-    def memory(self, handle: int, mode: int, number: int) -> Memory:
-        if mode >= len(STORAGES):
+    def memory(self, handle: int, mode: str | None, number: int) -> Memory:
+        if mode is None:
             return Memory("CPU memory", "cpu", 0)
-        return Memory(self.buffer(handle, number), STORAGES[mode], handle)
+        return Memory(self.buffer(handle, number), mode, handle)
 
 
 def events_of(raws: Iterable[Raw], names: Names, began: float) -> list[Event]:
@@ -155,7 +156,7 @@ def events_of(raws: Iterable[Raw], names: Names, began: float) -> list[Event]:
     """
     own = (raw for raw in raws if raw.submitted >= began)
     ordered = sorted((_by_stream(raw, names) for raw in own), key=lambda raw: raw.number)
-    pieces = [raw for raw in ordered if raw.kind < GPU_WAITS]
+    pieces = [raw for raw in ordered if raw.is_piece]
     by_value = {(raw.stream, raw.value): raw for raw in pieces if raw.stream}
     by_number = {raw.number: raw for raw in pieces}
 
@@ -178,11 +179,11 @@ def events_of(raws: Iterable[Raw], names: Names, began: float) -> list[Event]:
     def work_of(raw: Raw) -> Work:
         # What Metal says of a piece that waits may be from before the wait: SPEC does not say.
         started = max(raw.started, released.get(raw.number, raw.started), ready(raw)) if raw.stream else raw.started
-        has_target = raw.kind != KINDS.index("mark") and (raw.target or not raw.stream)
-        has_source = raw.kind == KINDS.index("copy") or raw.source
+        has_target = raw.kind != "mark" and (raw.target or not raw.stream)
+        has_source = raw.kind == "copy" or raw.source
         return Work(
             number=raw.number,
-            kind=KINDS[raw.kind],
+            kind=raw.kind,
             name=raw.name,
             queue=names.queue(raw.stream),
             thread=names.threads.get(raw.thread, ""),
@@ -224,7 +225,7 @@ def events_of(raws: Iterable[Raw], names: Names, began: float) -> list[Event]:
             ended=seconds(ended),
         )
 
-    waits = [wait for raw in ordered if raw.kind >= GPU_WAITS and (wait := wait_of(raw)) is not None]
+    waits = [wait for raw in ordered if not raw.is_piece and (wait := wait_of(raw)) is not None]
     return sorted([*works.values(), *waits], key=when)
 
 
