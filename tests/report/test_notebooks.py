@@ -100,13 +100,6 @@ def test_a_notebook_s_own_kernel_says_the_cell_of_a_compile_error_and_of_a_findi
     assert finding.startswith("MetalError ") and f"In [2]:{2 + DOWN}:{COLUMN}, thread (0,0,0)" in finding
 
 
-def test_without_a_report_a_cell_is_named_too():
-    cell = f"import metal_dlpack as md\nx = md.zeros(8)\nmd.kernel({OUTSIDE})(x, n=8)\nx.tolist()"
-    done = ran("files", [cell], SOFTMETAL_KERNEL_CHECK="1")
-    place = f"In [1]:{3 + DOWN}:{COLUMN}, thread (0,0,0)"
-    assert place in failures(done)[0] and place in done.stderr
-
-
 def test_a_compile_error_has_the_name_of_its_cell():
     cells = ["import metal_dlpack as md\nmd.kernel({text})", "md.zeros(1)\nmd.Library({text}, defines={{'N': 2}})"]
     for kind in ("files", "names"):
