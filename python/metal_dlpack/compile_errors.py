@@ -91,8 +91,7 @@ def _with_the_users_files(words: str, text: str) -> str:
     lines = words.split("\n")
     for at, line in enumerate(lines):
         found = _SAID.match(line)
-        place = _place(text, found) if found is not None and found["column"] else None
-        if place is None:
+        if found is None or not found["column"] or (place := _place(text, found)) is None:
             continue
         column = place.column or int(found["column"])
         lines[at] = f"{place.file}:{place.line}:{column}: {line[found.start('severity') :]}"
@@ -107,10 +106,12 @@ def _place(text: str, found: re.Match[str]) -> Place | None:
     from .language import literals, places
 
     said = places.Said(found["file"], int(found["line"]), int(found["column"]), False)
-    if literals.cells_of_a_notebook() and places.is_cell((place := places.of_said(text, said)).file or ""):
-        return place
-    place = places.of_said(text, said, literals.surely_lines_of) if said.file == DEFAULT_NAME else None
-    return None if place is None or place.file is None else place
+    if literals.cells_of_a_notebook() and places.is_cell((cell := places.of_said(text, said)).file or ""):
+        return cell
+    if said.file != DEFAULT_NAME:
+        return None
+    place = places.of_said(text, said, literals.surely_lines_of)
+    return None if place.file is None else place
 
 
 def _line_behind(words: str, end: int) -> str | None:
