@@ -62,6 +62,7 @@ MARKERS = {
     "needs_mlx": ("MLX", lambda: has_module("mlx")),
     "needs_ray": ("Ray", lambda: has_module("ray")),
     "needs_tinygrad": ("tinygrad", lambda: has_module("tinygrad")),
+    "needs_ipykernel": ("ipykernel", lambda: has_module("ipykernel")),
     "needs_pyobjc": ("PyObjC with Metal", lambda: has_module("objc") and has_module("Metal")),
     "needs_mlx_metal": ("MLX with Metal", has_mlx_metal),
     "needs_nanobind": ("nanobind", lambda: has_module("nanobind")),

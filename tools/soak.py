@@ -11,6 +11,7 @@ import os
 import resource
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -76,7 +77,10 @@ def peer_routes() -> Iterator[tuple[str, Route]]:
     if find_spec("torch"):
         import torch
 
-        cpu, mps = torch.zeros(1024), torch.from_dlpack(array)
+        cpu = torch.zeros(1024)
+        with warnings.catch_warnings():  # on Linux torch has no mps, which the first tensor says
+            warnings.simplefilter("ignore", RuntimeWarning)
+            mps = torch.from_dlpack(array)
         yield "from_dlpack(torch CPU tensor)", lambda: md.from_dlpack(cpu, copy=False)
         yield "from_dlpack(torch MPS tensor)", lambda: md.from_dlpack(mps)
         yield "torch.from_dlpack(Array)", lambda: torch.from_dlpack(array)

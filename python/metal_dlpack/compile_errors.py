@@ -9,7 +9,12 @@ Source: clang, Expressive Diagnostics; MTLLibraryErrorDomain, whose description 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from .kernel_source import DEFAULT_NAME
+
+if TYPE_CHECKING:
+    from .language.places import Place
 
 
 class Diagnostic(NamedTuple):
@@ -53,11 +58,11 @@ _GUTTER = re.compile(r"^ *\d+ \| ")
 
 def error_of(words: str, text: str = "") -> CompileError:
     """The exception for what the compiler said of a text."""
-    words = _with_cells(words, text)
+    words = _with_the_users_files(words, text)
     said = list(_SAID.finditer(words))
     diagnostics = tuple(
         Diagnostic(
-            match["file"] or "program_source",
+            match["file"] or DEFAULT_NAME,
             int(match["line"] or 0),
             int(match["column"] or 0),
             match["severity"].removeprefix("fatal "),
@@ -81,27 +86,32 @@ def error_of(words: str, text: str = "") -> CompileError:
     return error
 
 
-def _with_cells(words: str, text: str) -> str:
-    """The same about the lines of a notebook's cells, where the text stands in them, with the cells' names."""
-    from .language import literals, places
-
-    if not literals.cells_of_a_notebook():
-        return words
+def _with_the_users_files(words: str, text: str) -> str:
+    """The same about the lines of the program that gives the text as a literal, and of a notebook's cells."""
     lines = words.split("\n")
     for at, line in enumerate(lines):
         found = _SAID.match(line)
-        if found is None or not found["column"]:
+        if found is None or not found["column"] or (place := _place(text, found)) is None:
             continue
-        said = places.Said(found["file"], int(found["line"]), int(found["column"]), False)
-        place = places.of_said(text, said)
-        if place.file is None or not places.is_cell(place.file):
-            continue
-        column = place.column or said.column
+        column = place.column or int(found["column"])
         lines[at] = f"{place.file}:{place.line}:{column}: {line[found.start('severity') :]}"
         if place.column and lines[at + 2 : at + 3] and lines[at + 2].strip() == "^":
             shown = dict(place.context)[place.line]
             lines[at + 1 : at + 3] = [shown, "".join(c if c == "\t" else " " for c in shown[: column - 1]) + "^"]
     return "\n".join(lines)
+
+
+def _place(text: str, found: re.Match[str]) -> Place | None:
+    """The user's place of a message: in a cell, or, if the source has no name, in the one literal that it can be."""
+    from .language import literals, places
+
+    said = places.Said(found["file"], int(found["line"]), int(found["column"]), False)
+    if literals.cells_of_a_notebook() and places.is_cell((cell := places.of_said(text, said)).file or ""):
+        return cell
+    if said.file != DEFAULT_NAME:
+        return None
+    place = places.of_said(text, said, literals.surely_lines_of)
+    return None if place.file is None else place
 
 
 def _line_behind(words: str, end: int) -> str | None:

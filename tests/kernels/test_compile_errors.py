@@ -6,6 +6,7 @@ import pickle
 import traceback
 
 import pytest
+from children import run_child
 
 import metal_dlpack as md
 from metal_dlpack import compile_errors
@@ -65,6 +66,58 @@ def test_an_error_that_constants_make_comes_with_the_kernel():
     with pytest.raises(md.CompileError) as caught:
         md.Library(source).kernel("f", {"N": 1})
     assert caught.value.lineno == 5
+
+
+# ---- the program's own lines ----
+
+BODY = "\n".join(["kernel void f(device float *x) {", "    x[0] = 1;", "    x[0] = unknown;", "}"])  # no literal
+ESCAPED = BODY.replace("\n", "\\n")
+#: How a program has the text, and how many lines below that it is wrong; None: it can be meant otherwise.
+WRITTEN = {
+    "a literal": (f'text = """{BODY}"""', 2),
+    "a literal that begins a line later": (f'text = """\n\n{BODY}\n"""', 4),
+    "a literal whose first line is continued": (f'text = """\\\n{BODY}\n"""', 3),
+    "an indented argument": (f'text = str(\n    """{BODY}""")', 3),
+    "without its indentation": (f'import textwrap\ntext = textwrap.dedent("""\n{BODY}\n""")', 4),
+    "one line": (f'text = "{ESCAPED}"', 0),
+    "a line for each": ("text = (\n" + "\n".join(f'    "{line}\\n"' for line in BODY.split("\n")) + ")", 3),
+    "two lines for each": (f'text = ("{ESCAPED[:50]}"\n"{ESCAPED[50:]}")', None),
+    "two literals": (f'other = """{BODY}"""\ntext = """{BODY}"""', None),
+    "a text that is filled in": (f'text = """{BODY}""".replace("1", "2")', None),
+    "a text of two": (f'text = "#define N 1\\n" + """{BODY}"""', None),
+}
+
+
+def refused_in(tmp_path, code, above=3, **options):
+    """What a program says whose text stands below so many lines: is it of its file, how far below, and what is there."""
+    path = tmp_path / "program.py"
+    path.write_text("# above\n" * above + code + "\nerror = error_for(text, **options)\n")
+    program = {"error_for": error_for, "options": options}
+    exec(compile(path.read_text(), path, "exec"), program)
+    error = program["error"]
+    return error.filename == str(path), error.lineno - above - 1, error.text[error.offset - 1 :][:7]
+
+
+@pytest.mark.needs_kernels
+@pytest.mark.parametrize("how", WRITTEN)
+def test_the_line_is_the_program_s_where_one_literal_is_the_text(tmp_path, how):
+    code, line = WRITTEN[how]
+    is_found, told, text = refused_in(tmp_path, code)
+    assert (is_found, text) == (line is not None, "unknown")
+    assert line is None or told == line
+
+
+@pytest.mark.needs_kernels
+def test_the_line_is_that_of_the_file_as_it_is_now(tmp_path):
+    for above in (3, 5):
+        assert refused_in(tmp_path, f'text = """{BODY}"""', above, defines={"N": 2}) == (True, 2, "unknown")
+
+
+@pytest.mark.needs_kernels
+def test_a_traceback_shows_the_program_s_line(tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text(f'import metal_dlpack as md\n\nmd.kernel("""{BODY}""")\n')
+    assert f'  File "{path}", line 5\n    x[0] = unknown;\n           ^' in run_child(path).stderr
 
 
 WORDS = (

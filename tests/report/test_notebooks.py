@@ -69,11 +69,35 @@ def test_a_finding_has_the_name_of_its_cell(tmp_path, kind):
     assert not any("ipykernel" in text or "ipython" in text for text in (*said, result, page, sarif))
 
 
-def test_without_a_report_a_cell_is_named_too():
-    cell = f"import metal_dlpack as md\nx = md.zeros(8)\nmd.kernel({OUTSIDE})(x, n=8)\nx.tolist()"
-    done = ran("files", [cell], SOFTMETAL_KERNEL_CHECK="1")
-    place = f"In [1]:{3 + DOWN}:{COLUMN}, thread (0,0,0)"
-    assert place in failures(done)[0] and place in done.stderr
+#: A kernel as a notebook has it, and the first lines of the errors that its front end is told.
+KERNEL = """
+import json, sys
+from jupyter_client.manager import start_new_kernel
+manager, client = start_new_kernel()
+def hook(message):
+    if message["msg_type"] == "error":
+        print(message["content"]["ename"], message["content"]["evalue"].splitlines()[0])
+try:
+    for cell in json.loads(sys.argv[1]):
+        client.execute_interactive(cell, output_hook=hook, timeout=100)
+finally:
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
+"""
+
+
+@pytest.mark.needs_ipykernel
+def test_a_notebook_s_own_kernel_says_the_cell_of_a_compile_error_and_of_a_finding(tmp_path):
+    cells = [
+        f"import metal_dlpack as md\nmd.kernel({UNKNOWN})",
+        f"x = md.zeros(8)\nmd.kernel({OUTSIDE})(x, n=8)\nx.tolist()",
+    ]
+    folders = {"IPYTHONDIR": tmp_path / "ipython", "JUPYTER_RUNTIME_DIR": tmp_path / "runtime"}
+    settings = {**{name: str(folder) for name, folder in folders.items()}, "SOFTMETAL_VALIDATION_MODE": "log"}
+    done = run_child(KERNEL, json.dumps(cells), SOFTMETAL_KERNEL_CHECK="1", **settings)
+    error, finding = done.stdout.splitlines()
+    assert error == f"CompileError use of undeclared identifier 'unknown' (In [1], line {2 + DOWN})", done.stderr
+    assert finding.startswith("MetalError ") and f"In [2]:{2 + DOWN}:{COLUMN}, thread (0,0,0)" in finding
 
 
 def test_a_compile_error_has_the_name_of_its_cell():

@@ -84,16 +84,35 @@ def lines_of(text: str) -> Lines | None:
 _found: dict[tuple[str, str], Lines | None] = {}
 
 
-def _search(text: str) -> Lines | None:
+def surely_lines_of(text: str) -> Lines | None:
+    """As lines_of(), where nothing else can be meant: one literal is all of the text, line by line as it is written.
+
+    Only the files whose functions are being called are read, as they are now.
+    """
     keys = [_key(line) for line in text.split("\n")]
+    found = []
+    for name, globals_of in next(_candidates()):
+        linecache.checkcache(name)
+        found += [(name, lines) for lines in _as_written(keys, _source(name, globals_of, _wanted(keys)))]
+    return found[0] if len(found) == 1 else None
+
+
+def _wanted(keys: list[str]) -> set[str]:
+    """A file that has the text has one of these as it is, unless escapes or fillings hide all."""
     telling = [key for key in keys if len(key) >= _SHORTEST]
-    if not telling:
-        return None
-    wanted = {max(telling, key=len), *telling[:3], *telling[-3:]}
+    wanted = {max(telling, key=len, default=""), *telling[:3], *telling[-3:]} - {""}
     # What a program fills in is mostly at one end of a line.
     for key in sorted(telling, key=len)[-3:]:
         wanted |= {half for half in (key[: len(key) // 2], key[len(key) // 2 :]) if len(half) >= 2 * _SHORTEST}
-    least = _LEAST_SHARE * sum(map(len, telling))
+    return wanted
+
+
+def _search(text: str) -> Lines | None:
+    keys = [_key(line) for line in text.split("\n")]
+    wanted = _wanted(keys)
+    if not wanted:
+        return None
+    least = _LEAST_SHARE * sum(len(key) for key in keys if len(key) >= _SHORTEST)
     best: tuple[int, str, tuple[int, ...]] = (0, "", ())
     for files in _candidates():
         for name, globals_of in files:
@@ -236,7 +255,7 @@ def _compare(keys: list[str], source: str) -> tuple[int, tuple[int, ...]]:
     A literal that is the whole text is worth more than any in which its lines stand among others.
     """
     filled = [at for at, key in enumerate(keys) if key]
-    whole = _values(source).get("\n".join(keys).strip()) if filled else None
+    whole = next(iter(_values(source).get("\n".join(keys).strip(), ())), None) if filled else None
     if whole is not None and len(whole) in {1, filled[-1] - filled[0] + 1}:
         numbers = [whole[0] + (at - filled[0]) * (len(whole) > 1) for at in range(len(keys))]
         return 1 + sum(map(len, keys)), tuple(max(number, 1) for number in numbers)
@@ -259,6 +278,18 @@ def _compare(keys: list[str], source: str) -> tuple[int, tuple[int, ...]]:
         found += there.get(at + current, 0)
         numbers.append(max(at + current, 1))
     return found + (whole is not None), _without_strays(keys, numbers, places)
+
+
+def _as_written(keys: list[str], source: str) -> Iterator[tuple[int, ...]]:
+    """For each literal of a file that is the whole text, and each way to lay its lines there, the lines."""
+    filled = [at for at, key in enumerate(keys) if key]
+    there = frozenset(_literal_lines(source))
+    for whole in _values(source).get("\n".join(keys).strip(), ()):
+        for first in whole if filled else ():
+            step = int(len(whole) > 1)
+            numbers = tuple(max(first + (at - filled[0]) * step, 1) for at in range(len(keys)))
+            if all((keys[at], numbers[at]) in there for at in filled):
+                yield numbers
 
 
 def _places(keys: set[str], source: str, within: range | None) -> dict[str, dict[int, int]]:
@@ -318,9 +349,9 @@ def _lines_of_literal(node: ast.Constant | ast.JoinedStr) -> range:
 
 
 @functools.lru_cache(maxsize=64)
-def _values(source: str) -> dict[str, range]:
-    """The lines of each literal's value, without indentation and the empty lines around it; of two the first's."""
-    values: dict[str, range] = {}
+def _values(source: str) -> dict[str, list[range]]:
+    """The lines of the literals with each value, without indentation and the empty lines around it."""
+    values: dict[str, list[range]] = defaultdict(list)
     for node in _literals(source):
         if isinstance(node, ast.Constant):
             keys = [_key(line) for line in str(node.value).split("\n")]
@@ -328,7 +359,7 @@ def _values(source: str) -> dict[str, range]:
             lines = _lines_of_literal(node)
             is_as_written = filled and len(lines) == len(keys)
             kept = lines[filled[0] : filled[-1] + 1] if is_as_written else lines
-            values.setdefault("\n".join(keys).strip(), kept)
+            values["\n".join(keys).strip()].append(kept)
     return values
 
 

@@ -46,10 +46,19 @@ def parse(row: str) -> Said | None:
     return Said(file.removeprefix("near "), int(line), int(rest), file.startswith("near "))
 
 
-def of_said(source: str, said: Said) -> Place:
+#: Where a text stands in the program.
+Search = Callable[[str], literals.Lines | None]
+
+
+def _anywhere(text: str) -> literals.Lines | None:
+    """In a literal, or in a file beside the program's modules."""
+    return literals.lines_of(text) or literals.metal_file(text)
+
+
+def of_said(source: str, said: Said, search: Search = _anywhere) -> Place:
     """The place in a source."""
     own = lines_by_file(source).get(said.file, {})
-    here = in_source(source, said.file, said.line)
+    here = in_source(source, said.file, said.line, search)
     if here is None:
         context = _around(said.line, lambda number: own.get(number))
         return Place(None, said.line, said.column, said.is_near, said.file, said.line, context)
@@ -84,11 +93,12 @@ def _column(text: str, own: str, column: int) -> int:
     return at + column - indent if own.strip() and at >= 0 and column > indent else 0
 
 
-def in_source(source: str, file: str, line: int) -> tuple[str, int] | None:
+def in_source(source: str, file: str, line: int, search: Search = _anywhere) -> tuple[str, int] | None:
     """(file, line) of a line that the compiler knows by these."""
     if os.path.isfile(file) or (file.startswith("<") and linecache.getline(file, line)):
         return file, line
-    found = _literal(source, file)
+    text = _text(source, file)
+    found = None if text is None else search(text)
     if found is None:
         return None
     path, numbers = found
@@ -105,13 +115,8 @@ def lines_by_file(source: str) -> dict[str, dict[int, str]]:
     return lines
 
 
-def _literal(source: str, file: str) -> literals.Lines | None:
-    """Where the text of that name is: a literal, or a file beside the program's modules."""
-    text = _text(source, file)
-    return None if text is None else literals.lines_of(text) or literals.metal_file(text)
-
-
 @functools.lru_cache(maxsize=256)
 def _text(source: str, file: str) -> str | None:
+    """The text of that name, line by line as the compiler counts them."""
     lines = lines_by_file(source).get(file)
     return None if not lines else "\n".join(lines.get(number, "") for number in range(1, max(lines) + 1))
