@@ -9,6 +9,7 @@ of it knows the answer, and what has nothing to do takes no time.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from dataclasses import dataclass
 
@@ -21,7 +22,7 @@ END, SEVERAL = 0xFFFF, 0xFFFE
 _POINTERS = ("row", "origin", "slots", "in", "out", "memory", "variables", "given", "give", "next")
 _NUMBERS = {"met": 80, "width": 84, "height": 88}
 #: What may be read before it is known that it is needed: 128 arguments, or variables, and a soft_thread.
-_KNOWN = {"row": "!9003", "variables": "!9003", "origin": "!9004"}
+_KNOWN = {"row": "!9006", "variables": "!9006", "origin": "!9007"}
 _GRID_POSITION = 8  # in a soft_thread
 
 #: One thread after the other, from `from` to `to` - 1 of a row; a name for each value of each loop.
@@ -184,9 +185,11 @@ def write_loops(
         "!9000 = distinct !{}",
         '!9001 = !{!"llvm.loop.parallel_accesses", !9000}',
         '!9002 = !{!"llvm.loop.vectorize.enable", i1 true}',
-        "!9003 = !{i64 1024}",
-        "!9004 = !{i64 72}",
+        '!9003 = !{!"llvm.loop.vectorize.enable", i1 false}',
+        '!9004 = !{!"llvm.loop.unroll.disable"}',
         "!9005 = !{i64 8}",
+        "!9006 = !{i64 1024}",
+        "!9007 = !{i64 72}",
         *loops.metadata,
     ]
     return "\n".join(made) + "\n"
@@ -221,7 +224,7 @@ def _functions(one: Region) -> list[str]:
 
 
 class _Loops:
-    """`metadata` says of each innermost loop that it may become vectors."""
+    """`metadata` says of each innermost loop whether it is to become vectors."""
 
     def __init__(self) -> None:
         self.metadata: list[str] = []
@@ -236,13 +239,16 @@ class _Loops:
             everyone = "%everyone" if one.asks_who_met else "true"
             made.append(_ALL_THERE.format(everyone=everyone))
             places = {"x": "%x0", "index": "%first", "lane": "0", "y": "%y0", "z": "%z0", "gy": "%gy0", "gz": "%gz0"}
-            lines, block, o, a = self._threads(one, "lanes", places, "32", ("0", "-1"), "finished", is_full=True)
+            lines, block, o, a = self._threads(one, "lanes", places, "32", ("0", "-1"), "finished")
             made += lines
             ends.append((block, o, a))
         else:
             made.append("br label %rows")
         places = {"x": "%x", "index": "%index", "lane": "", "y": "%y", "z": "%z", "gy": "%gy", "gz": "%gz"}
-        lines, block, o, a = self._threads(one, "row", places, "%n", ("%o.row", "%a.row"), "row.end", is_full=False)
+        # Lanes that are not all there are few: their loop is made quickly, not to be quick
+        row = dataclasses.replace(one, question=None) if has_lanes else one
+        kind = "!9003, !9004" if has_lanes else "!9001, !9002"
+        lines, block, o, a = self._threads(row, "row", places, "%n", ("%o.row", "%a.row"), "row.end", kind)
         made += [_ROWS.format(o=o, a=a), *lines, _ROW_ENDS]
         ends.append(("row.end", o, a))
         if len(one.answers) > 1:
@@ -265,17 +271,17 @@ class _Loops:
         count: str,
         start: tuple[str, str],
         then: str,
-        *,
-        is_full: bool,
+        kind: str = "!9001, !9002",
     ) -> tuple[list[str], str, str, str]:
         """The innermost loops; the block that they end in, and which waits its threads came to: or-ed and and-ed."""
         cuts, parts = _parts(one.question, name, places, count)
+        is_full = name == "lanes"
         o, a = start
         made = [*cuts, f"br label %{name}.0.ask"]
         for nth, (begin, end, function) in enumerate(parts):
             part = f"{name}.{nth}"
             loop = f"!{9010 + len(self.metadata)}"
-            self.metadata.append(f"{loop} = distinct !{{{loop}, !9001, !9002}}")
+            self.metadata.append(f"{loop} = distinct !{{{loop}, {kind}}}")
             made.append(
                 _THREADS.format(
                     n=part,
