@@ -53,7 +53,6 @@ BLIT = {
     "stringWithUTF8String:": 1,
     "setLabel:": 2,
     "copyFromBuffer:sourceOffset:toBuffer:destinationOffset:size:": 1,
-    "hazardTrackingMode": 2,
 }
 KERNEL = {
     **COMMAND,
@@ -65,7 +64,6 @@ KERNEL = {
     "setBytes:length:atIndex:": 2,
     "maxTotalThreadsPerThreadgroup": 1,
     "dispatchThreads:threadsPerThreadgroup:": 1,
-    "hazardTrackingMode": 1,
 }
 WRAPPED = {
     "newBufferWithBytesNoCopy:length:options:deallocator:": 1,

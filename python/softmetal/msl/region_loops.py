@@ -21,8 +21,8 @@ END, SEVERAL = 0xFFFF, 0xFFFE
 #: The pointers of a soft_step in their order from its beginning on, and where its numbers lie.
 _POINTERS = ("row", "origin", "slots", "in", "out", "memory", "variables", "given", "give", "next")
 _NUMBERS = {"met": 80, "width": 84, "height": 88}
-#: What may be read before it is known that it is needed: 128 arguments, or variables, and a soft_thread.
-_KNOWN = {"row": "!9006", "variables": "!9006", "origin": "!9007"}
+#: What may be read before it is known that it is needed: 128 arguments, or variables; a soft_thread; values of lanes.
+_KNOWN = {"row": "!9006", "variables": "!9006", "origin": "!9007", "given": "!9008"}
 _GRID_POSITION = 8  # in a soft_thread
 
 #: One thread after the other, from `from` to `to` - 1 of a row; a name for each value of each loop.
@@ -190,6 +190,7 @@ def write_loops(
         "!9005 = !{i64 8}",
         "!9006 = !{i64 1024}",
         "!9007 = !{i64 72}",
+        "!9008 = !{i64 4064}",
         *loops.metadata,
     ]
     return "\n".join(made) + "\n"

@@ -97,7 +97,8 @@ def split_at_waits(text: str) -> str:
     if made.slots_nbytes > _MOST_SLOTS:
         raise CannotSplit("what its threads keep would be too large")
     attributes = re.search(rf"^attributes {found['attributes']} = \{{ (.*) \}}$", text, re.MULTILINE)
-    assert attributes is not None
+    if attributes is None:
+        raise CannotSplit("its attributes are not found")
     return write_loops(
         rest, regions, thread.marks, thread.variables, attributes[1], made.slots_nbytes, made.shared_nbytes
     )

@@ -33,7 +33,9 @@ typedef struct soft_simdgroup {
     soft_u32 for_all;     /* lanes that meet, or met, where all lanes must come */
     soft_u32 half;        /* of values: for lanes that come */
     soft_u32 shared_half; /* of what regions share: as it is now */
-    bool is_divergent;    /* lanes meet at several sites */
+    soft_u32
+        next; /* of regions: the wait that all lanes that are ready go on from, if it is one */
+    bool is_divergent; /* lanes meet at several sites */
     const void *sites[SOFT_SIMD_WIDTH];
     soft_u8 nbytes[SOFT_SIMD_WIDTH]; /* that each lane gave */
     _Alignas(64) soft_u8 values[2][SOFT_SIMD_NBYTES];

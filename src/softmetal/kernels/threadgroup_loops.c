@@ -146,25 +146,6 @@ set_values(turn *turn, soft_simdgroup *simdgroup)
     turn->step.met = simdgroup->met;
 }
 
-/* All lanes of a SIMD-group, as long as they come to the same waits.  Returns where they stand. */
-SOFT_ON_FIBER static soft_u32
-run_together(turn *turn, soft_u32 index, soft_u32 count)
-{
-    soft_simdgroup *simdgroup = &turn->group->simdgroups[index];
-    soft_u32 first = index * SOFT_SIMD_WIDTH, wait = turn->step.next[first];
-    for (;;) {
-        set_values(turn, simdgroup);
-        set_shared(turn, index, simdgroup->shared_half);
-        wait = turn->regions->runs[wait](&turn->step, first, count);
-        simdgroup->shared_half ^= 1;
-        if (wait >= SOFT_REGION_SEVERAL || turn->regions->waits[wait].kind == SOFT_WAIT_GROUP) {
-            return wait;
-        }
-        simdgroup->met = simdgroup->ready;
-        simdgroup->half ^= 1;
-    }
-}
-
 /* A lane has run: to what has it come? */
 SOFT_ON_FIBER static void
 count_lane(turn *turn, soft_u32 index, soft_u32 lane)
@@ -213,32 +194,69 @@ run_lanes(turn *turn, soft_u32 index)
     simdgroup->shared_half ^= 1;
 }
 
+/* All lanes that are left, which are the first ones, as long as they come to the same waits.  If those
+ * are several, their threads' next says which. */
+SOFT_ON_FIBER static void
+run_together(turn *turn, soft_u32 index)
+{
+    soft_simdgroup *simdgroup = &turn->group->simdgroups[index];
+    soft_u32 first = index * SOFT_SIMD_WIDTH, lanes = simdgroup->ready, wait = simdgroup->next;
+    soft_u32 count = (soft_u32)__builtin_popcount(lanes);
+    for (;;) {
+        set_values(turn, simdgroup);
+        set_shared(turn, index, simdgroup->shared_half);
+        wait = turn->regions->runs[wait](&turn->step, first, count);
+        simdgroup->shared_half ^= 1;
+        if (wait >= SOFT_REGION_SEVERAL || turn->regions->waits[wait].kind == SOFT_WAIT_GROUP) {
+            break;
+        }
+        simdgroup->met = lanes;
+        simdgroup->half ^= 1;
+    }
+    simdgroup->next = wait;
+    simdgroup->ready = 0;
+    if (wait < SOFT_REGION_SEVERAL) {
+        simdgroup->at_barrier = lanes;
+    }
+    for (soft_u32 lane = 0; wait == SOFT_REGION_SEVERAL && lane < count; lane++) {
+        count_lane(turn, index, lane);
+    }
+}
+
+/* Do the lanes that are ready go on together? */
+SOFT_ON_FIBER static bool
+are_together(turn *turn, soft_u32 index)
+{
+    soft_simdgroup *simdgroup = &turn->group->simdgroups[index];
+    soft_u32 first = index * SOFT_SIMD_WIDTH, ready = simdgroup->ready;
+    if (simdgroup->next != SOFT_REGION_SEVERAL) {
+        return true;
+    }
+    if (!is_in_order(turn) || simdgroup->meeting != 0 || simdgroup->at_barrier != 0 ||
+        (ready & (ready + 1)) != 0) {
+        return false;
+    }
+    soft_u32 count = (soft_u32)__builtin_popcount(ready);
+    if (count_alike(turn, first, count) == count) {
+        simdgroup->next = turn->step.next[first]; /* again */
+    }
+    return simdgroup->next != SOFT_REGION_SEVERAL;
+}
+
 /* Until each of its lanes is at the barrier, or has returned. */
 SOFT_ON_FIBER static void
 run_simdgroup(turn *turn, soft_u32 index)
 {
     soft_simdgroup *simdgroup = &turn->group->simdgroups[index];
-    soft_u32 first = index * SOFT_SIMD_WIDTH;
     while ((simdgroup->ready | simdgroup->meeting) != 0) {
         if (simdgroup->ready == 0) {
             soft_simdgroup_meet(simdgroup);
         }
-        soft_u32 ready = simdgroup->ready;
-        soft_u32 count = (soft_u32)__builtin_popcount(ready);
-        bool are_together = simdgroup->meeting == 0 && simdgroup->at_barrier == 0 &&
-                            (ready & (ready + 1)) == 0 && is_in_order(turn) &&
-                            count_alike(turn, first, count) == count;
-        if (!are_together) {
+        if (are_together(turn, index)) {
+            run_together(turn, index);
+        }
+        else {
             run_lanes(turn, index);
-            continue;
-        }
-        soft_u32 wait = run_together(turn, index, count);
-        if (wait != SOFT_REGION_SEVERAL) {
-            set_next(turn, first, count, wait);
-        }
-        simdgroup->ready = 0;
-        for (soft_u32 lane = 0; lane < count; lane++) {
-            count_lane(turn, index, lane);
         }
     }
 }
@@ -249,11 +267,15 @@ run_simdgroups(turn *turn)
     soft_threadgroup *group = turn->group;
     soft_u32 threads = group->placement.thread_count;
     soft_u32 waiting = 0;
-    set_next(turn, 0, threads, 0);
+    if (!is_in_order(turn)) {
+        set_next(turn, 0, threads, 0);
+    }
     for (soft_u32 first = 0; first < threads; first += SOFT_SIMD_WIDTH) {
         soft_u32 left = threads - first;
-        soft_simdgroup_begin(&group->simdgroups[first / SOFT_SIMD_WIDTH],
+        soft_simdgroup *simdgroup = &group->simdgroups[first / SOFT_SIMD_WIDTH];
+        soft_simdgroup_begin(simdgroup,
                              left >= SOFT_SIMD_WIDTH ? UINT32_MAX : (1u << left) - 1);
+        simdgroup->next = is_in_order(turn) ? 0 : SOFT_REGION_SEVERAL;
         waiting |= UINT32_C(1) << first / SOFT_SIMD_WIDTH;
     }
     while (waiting != 0 && !is_stopped(turn)) {
