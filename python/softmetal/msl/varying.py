@@ -26,45 +26,64 @@ class _Ways:
 
     def __init__(self, leads: Mapping[str, list[str]], waits: frozenset[str]):
         self.leads = leads
-        self._waits = waits
-        self._waiting: dict[tuple[str, str], bool] = {}
+        self._bits = {one: 1 << nth for nth, one in enumerate(leads)}
+        self._passes = self._find_passes(waits)
 
-    def waits(self, first: str, without: str = "") -> bool:
-        """Does a way from a block come to a wait, and not by way of `without`?"""
-        key = first, without
-        if key not in self._waiting:
-            self._waiting[key] = not self._waits.isdisjoint(self.reached([first], without))
-        return self._waiting[key]
+    def _find_passes(self, waits: frozenset[str]) -> dict[str, int]:
+        """The blocks that come to a wait: through which blocks each way from there to the first wait leads, as bits."""
+        passes = {one: self._bits[one] if one in waits else -1 for one in self._coming_to(waits)}
+        is_new = True
+        while is_new:
+            is_new = False
+            for one in reversed([one for one in passes if one not in waits]):
+                common = -1
+                for to in self.leads[one]:
+                    common &= passes.get(to, -1)
+                common |= self._bits[one]
+                is_new |= common != passes[one]
+                passes[one] = common
+        return passes
 
-    def reached(self, first: Iterable[str], without: str = "") -> set[str]:
-        seen: set[str] = set()
-        left = [one for one in first if one != without]
-        while left:
-            one = left.pop()
-            if one not in seen:
-                seen.add(one)
-                left += (to for to in self.leads[one] if to != without)
-        return seen
+    def _coming_to(self, waits: frozenset[str]) -> list[str]:
+        back: dict[str, list[str]] = {one: [] for one in self.leads}
+        for one, there in self.leads.items():
+            for to in there:
+                back[to].append(one)
+        coming = _reached(back, waits)
+        return [one for one in self.leads if one in coming]
 
     def apart(self, branch: str) -> tuple[set[str], set[str]]:
         """Where threads are while this branch keeps them apart, and where those ways join."""
         ways = list(dict.fromkeys(self.leads[branch]))
-        leaving = [one for one in ways if not self.waits(one)]
-        staying = [one for one in ways if self.waits(one)]
-        apart, joins = self.reached(leaving), set()
+        staying = [one for one in ways if one in self._passes]
+        apart, joins = _reached(self.leads, [one for one in ways if one not in self._passes]), set()
         for way in staying if len(staying) > 1 else []:
+            through = -1
+            for other in staying:
+                through &= self._passes[other] if other != way else -1
             left, seen = [way], set()
             while left:
                 one = left.pop()
                 if one in seen:
                     continue
                 seen.add(one)
-                if any(self.waits(other, one) for other in staying if other != way):
+                if through & self._bits[one]:
+                    joins.add(one)
+                else:
                     apart.add(one)
                     left += self.leads[one]
-                else:
-                    joins.add(one)
         return apart, joins
+
+
+def _reached(leads: Mapping[str, list[str]], first: Iterable[str]) -> set[str]:
+    seen: set[str] = set()
+    left = list(first)
+    while left:
+        one = left.pop()
+        if one not in seen:
+            seen.add(one)
+            left += leads[one]
+    return seen
 
 
 def find_varying(
