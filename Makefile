@@ -171,7 +171,7 @@ dist: $(VENV)/dist.stamp
 	$(PY) tools/dist.py $(ARGS)
 
 # What .ci/run makes, and the CPU seconds that each may take on two cores, with no cache of any kind.
-BUDGETS = build=120 test=1900 lint=120 instructions=160 asan=900 tsan=430 arm64=600
+BUDGETS = build=190 test=1900 lint=120 instructions=160 asan=900 tsan=430 arm64=600
 budgets:
 	@echo $(BUDGETS)
 
