@@ -50,12 +50,11 @@ def running_sums(x, size):
 
 def odd_lanes(x, size):
     """Odd lanes get the sum of the odd ones, even lanes that of the even ones."""
-    made = np.empty_like(x)
-    for start in range(0, len(x), size):
-        for lanes in in_groups(made[start : start + size], 32):
-            at = start + (lanes.ctypes.data - made[start:].ctypes.data) // 4
+    made = x.copy()
+    for part in in_groups(made, size):
+        for lanes in in_groups(part, 32):
             for odd in (0, 1):
-                lanes[odd::2] = x[at : at + len(lanes)][odd::2].sum()
+                lanes[odd::2] = lanes[odd::2].sum()
     return made
 
 

@@ -166,12 +166,8 @@ class Program:
             yield f"for (uint {name} = 0, end{self.loops} = {bound}; {name} < end{self.loops}; {name}++) {{"
             self.loops += 1
             yield from self.statements(depth + 1, together and is_uniform, loops_apart or not (together and is_uniform))
-            if self.rng.random() < 0.3:
-                yield (
-                    f"if ({self.condition(is_uniform)}) {self.rng.choice(['break', 'continue'] if is_uniform else ['break'])};"
-                    if is_uniform
-                    else ""
-                )
+            if self.rng.random() < 0.3 and is_uniform:
+                yield f"if ({self.condition(True)}) {self.rng.choice(['break', 'continue'])};"
             self.loops -= 1
             yield "}"
         else:

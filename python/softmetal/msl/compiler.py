@@ -177,10 +177,7 @@ class Compiler:
         key = [*self.key_parts(checked=not counting, counting=counting), *flags, asked.name]
 
         def link(answers: Path) -> None:
-            linked = ["-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(answers)]
-            out = str(compiled.with_suffix(".linked"))
-            self._run([*flags, *linked, "-fPIC", "-c", "-o", out, "-x", "ir", str(compiled)])
-            os.replace(out, compiled)
+            self._to_machine_code(compiled, [*flags, "-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(answers)])
 
         answers = cache.made(key, ".bc", compile_answers)
         try:
@@ -197,9 +194,7 @@ class Compiler:
 
         def compile_text(text: str) -> None:
             compiled.write_bytes(text.encode("latin-1"))
-            out = str(compiled.with_suffix(".linked"))
-            self._run([*ALONE, *QUIET, *machine_flags(), *SPLIT, "-fPIC", "-c", "-o", out, "-x", "ir", str(compiled)])
-            os.replace(out, compiled)
+            self._to_machine_code(compiled, [*ALONE, *QUIET, *machine_flags(), *SPLIT])
 
         try:
             compile_text(regions.split_at_waits(text))
@@ -208,6 +203,12 @@ class Compiler:
         except (regions.CannotSplit, CompilerError, LookupError, ValueError):  # or it is of a form that no test has met
             compile_text(text)  # its threads take turns
         return True
+
+    def _to_machine_code(self, compiled: Path, flags: list[str]) -> None:
+        """Put a machine's code in the place of LLVM's text."""
+        out = str(compiled.with_suffix(".linked"))
+        self._run([*flags, "-fPIC", "-c", "-o", out, "-x", "ir", str(compiled)])
+        os.replace(out, compiled)
 
     def _link(self, objects: list[Path], out: Path) -> None:
         """Against the C library that this process has, by its path: clang may lack what finds it."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from metal_dlpack.language.errors import CompilerError
 
+from .llvm_loops import LABEL
 from .llvm_values import VALUE
 
 _ASSIGNED = re.compile(rf"({VALUE.pattern}) = (.*)")
-_LABEL = re.compile(r'(?:([-\w.$]+)|"([^"]*)"):')
 _LEADS = re.compile(r'label %([-\w.$]+|"[^"]*")')
 #: What passes may know of an instruction, and what only loops and scopes of the text as it was had.
 _ATTACHED = re.compile(r", !(?!fpmath)[\w.]+ (?:!\d+|!\{\})")
@@ -81,8 +81,8 @@ def read_blocks(body: str, entry: str) -> dict[str, Block]:
     blocks: dict[str, Block] = {}
     here = blocks[entry] = Block(entry)
     for line in _whole_lines(body):
-        if (label := _LABEL.match(line)) is not None:
-            name = label[1] or label[2]
+        if (label := LABEL.match(line)) is not None:
+            name = label[1]
             here = Block(f"v{name}" if name.isdecimal() else name)
             blocks[here.label] = here
             continue

@@ -26,7 +26,7 @@ from .llvm_function import PURE, Instruction, type_of
 from .llvm_layout import Layout
 from .llvm_values import VALUE
 from .region_loops import END, MOST_THREADS, Question, Region, write_loops
-from .varying import find_varying
+from .varying import find_varying, reached
 from .waits import (
     INDEX,
     LANE,
@@ -117,7 +117,8 @@ class _Split:
         self.slots_nbytes = self.shared_nbytes = 0
         self._place_variables()
         self._leads = leads = {label: thread.leads(label, past_waits=True) for label in thread.blocks}
-        waiting = frozenset(label for label in leads if leads[label] and not thread.leads(label, past_waits=False))
+        self._ways = {label: thread.leads(label, past_waits=False) for label in thread.blocks}  # of one region
+        waiting = frozenset(label for label in leads if leads[label] and not self._ways[label])
         # Where lanes wait for each other, 32 of them go on together
         positions = [*POSITION, LANE, *([SIMDGROUP] if all(one.is_group for one in thread.waits.values()) else [])]
         self._varying = find_varying(thread.blocks, leads, waiting, positions, self._own)
@@ -312,7 +313,8 @@ class _Split:
 
     def _region(self, number: int, at: dict[int, list[str]], places: dict[str, int], holds_pointers: bool) -> Region:
         start = self._thread.starts[number]
-        inside = [label for label in self._lines if label in self._reached(start)]
+        within = reached(self._ways, [start])
+        inside = [label for label in self._lines if label in within]
         lines = [line for label in inside for line in self._lines[label]]
         wrote = {line.value for line in lines if isinstance(line, _Kept) and not line.is_load}
         used = {line.value for line in lines if isinstance(line, _Kept)}
@@ -362,16 +364,6 @@ class _Split:
         return {
             one.name: f"{one.value}.in" for one in lines if isinstance(one, _Kept) and shared.get(one.value) == "i32"
         }
-
-    def _reached(self, start: str) -> set[str]:
-        seen: set[str] = set()
-        left = [start]
-        while left:
-            label = left.pop()
-            if label not in seen:
-                seen.add(label)
-                left += self._thread.leads(label, past_waits=False)
-        return seen
 
     def _written(
         self,

@@ -49,14 +49,14 @@ class _Ways:
         for one, there in self.leads.items():
             for to in there:
                 back[to].append(one)
-        coming = _reached(back, waits)
+        coming = reached(back, waits)
         return [one for one in self.leads if one in coming]
 
     def apart(self, branch: str) -> tuple[set[str], set[str]]:
         """Where threads are while this branch keeps them apart, and where those ways join."""
         ways = list(dict.fromkeys(self.leads[branch]))
         staying = [one for one in ways if one in self._passes]
-        apart, joins = _reached(self.leads, [one for one in ways if one not in self._passes]), set()
+        apart, joins = reached(self.leads, [one for one in ways if one not in self._passes]), set()
         for way in staying if len(staying) > 1 else []:
             through = -1
             for other in staying:
@@ -75,7 +75,8 @@ class _Ways:
         return apart, joins
 
 
-def _reached(leads: Mapping[str, list[str]], first: Iterable[str]) -> set[str]:
+def reached(leads: Mapping[str, list[str]], first: Iterable[str]) -> set[str]:
+    """The blocks that ways lead to, the first ones among them."""
     seen: set[str] = set()
     left = list(first)
     while left:

@@ -27,12 +27,6 @@ set_text(soft_run *run, const char *text)
     }
 }
 
-SOFT_ON_FIBER static bool
-is_stopped(const soft_run *run)
-{
-    return __atomic_load_n(&run->is_stopped, __ATOMIC_RELAXED) != 0;
-}
-
 /* To the OS thread's own stack, with whatever runs or waits on fibers left for good. */
 SOFT_ON_FIBER static void __attribute__((noreturn))
 leave_for_good(soft_threadgroup *group)
@@ -89,7 +83,7 @@ SOFT_ON_FIBER static bool
 next_group(soft_threadgroup *group)
 {
     soft_run *run = group->run;
-    if (group->next_group == group->end_group || is_stopped(run)) {
+    if (group->next_group == group->end_group || soft_run_is_stopped(run)) {
         return false;
     }
     uint64_t number = soft_shuffle_group(&run->shuffle, group->next_group);
@@ -126,7 +120,7 @@ begin_group(soft_threadgroup *group)
 SOFT_ON_FIBER static void
 open_barrier(soft_threadgroup *group)
 {
-    if (is_stopped(group->run)) {
+    if (soft_run_is_stopped(group->run)) {
         leave_for_good(group);
     }
     if (group->run->is_checked) {
@@ -429,11 +423,11 @@ soft_threadgroup_run(soft_threadgroup *group, soft_run *run, uint64_t first, uin
     if (!run->is_straight && !(begin_group(group) && choose_thread(group))) {
         return false; /* another OS thread has stopped the run */
     }
-    soft_fiber *fiber = take_fiber(group);
     if (run->image->regions != NULL && !soft_threadgroup_fit(group, run->image->regions)) {
         set_text(run, "A kernel cannot run: there is no memory for what its threads keep.");
         return false;
     }
+    soft_fiber *fiber = take_fiber(group);
     if (fiber == NULL) {
         set_text(run, "A kernel cannot run: there is no memory for its stack.");
         return false;
@@ -459,5 +453,5 @@ soft_threadgroup_run(soft_threadgroup *group, soft_run *run, uint64_t first, uin
     if (group->current == NULL) {
         reset_fibers(group);
     }
-    return !is_stopped(run);
+    return !soft_run_is_stopped(run);
 }

@@ -46,9 +46,14 @@ typedef struct soft_run {
     char text[SOFT_STOP_TEXT_NBYTES];
 } soft_run;
 
+SOFT_ON_FIBER static inline bool
+soft_run_is_stopped(const soft_run *run)
+{
+    return __atomic_load_n(&run->is_stopped, __ATOMIC_RELAXED) != 0;
+}
+
 typedef struct soft_region_memory {
-    soft_u8 *
-        slots; /* mapped, for ever; behind them what is shared, two halves for each SIMD-group */
+    soft_u8 *slots; /* mapped; behind them what is shared, two halves for each SIMD-group */
     soft_u64 nbytes;
     soft_u16 next[SOFT_MOST_THREADS]; /* the wait that a thread came to */
 } soft_region_memory;

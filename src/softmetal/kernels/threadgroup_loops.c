@@ -86,12 +86,6 @@ soft_threadgroup_fit(soft_threadgroup *group, const soft_regions *regions)
 }
 
 SOFT_ON_FIBER static bool
-is_stopped(const turn *turn)
-{
-    return __atomic_load_n(&turn->group->run->is_stopped, __ATOMIC_RELAXED) != 0;
-}
-
-SOFT_ON_FIBER static bool
 is_in_order(const turn *turn)
 {
     return turn->group->run->shuffle.order == SOFT_ORDER_FIRST;
@@ -278,7 +272,7 @@ run_simdgroups(turn *turn)
         simdgroup->next = is_in_order(turn) ? 0 : SOFT_REGION_SEVERAL;
         waiting |= UINT32_C(1) << first / SOFT_SIMD_WIDTH;
     }
-    while (waiting != 0 && !is_stopped(turn)) {
+    while (waiting != 0 && !soft_run_is_stopped(turn->group->run)) {
         soft_u32 running = waiting;
         waiting = 0;
         while (running != 0) {
@@ -293,7 +287,7 @@ run_simdgroups(turn *turn)
             simdgroup->at_barrier = 0;
         }
     }
-    return !is_stopped(turn);
+    return !soft_run_is_stopped(turn->group->run);
 }
 
 /* ---- only the threadgroup waits ---- */
@@ -336,24 +330,25 @@ SOFT_ON_FIBER static bool
 run_threads(turn *turn)
 {
     soft_u32 threads = turn->group->placement.thread_count, wait = 0, half = 0;
-    while (is_in_order(turn) && wait < SOFT_REGION_SEVERAL && !is_stopped(turn)) {
+    while (is_in_order(turn) && wait < SOFT_REGION_SEVERAL &&
+           !soft_run_is_stopped(turn->group->run)) {
         set_shared(turn, 0, half);
         wait = turn->regions->runs[wait](&turn->step, 0, threads);
         half ^= 1;
     }
     if (wait == SOFT_REGION_END) {
-        return !is_stopped(turn);
+        return !soft_run_is_stopped(turn->group->run);
     }
     if (wait == 0) {
         set_next(turn, 0, threads, 0);
     }
     bool is_more = true;
-    while (is_more && !is_stopped(turn)) {
+    while (is_more && !soft_run_is_stopped(turn->group->run)) {
         set_shared(turn, 0, half);
         is_more = run_pieces(turn);
         half ^= 1;
     }
-    return !is_stopped(turn);
+    return !soft_run_is_stopped(turn->group->run);
 }
 
 /* Give the threadgroup's memory to arguments and variables, which lie at one place in each threadgroup. */
