@@ -170,8 +170,8 @@ conformance: build
 dist: $(VENV)/dist.stamp
 	$(PY) tools/dist.py $(ARGS)
 
-# What .ci/run makes, and the CPU seconds that each may take on two cores, with no cache of any kind.
-BUDGETS = build=190 test=1900 lint=120 instructions=160 asan=900 tsan=430 arm64=600
+# What .ci/run makes, and the CPU seconds that each takes on two cores, with no cache of any kind: at twice these it fails.
+BUDGETS = build=135 test=1400 lint=65 instructions=105 asan=900 tsan=345 arm64=500
 budgets:
 	@echo $(BUDGETS)
 
