@@ -18,6 +18,7 @@
 
 #include "softmetal/fiber.h"
 #include "softmetal/host.h"
+#include "softmetal/settings.h"
 
 #define SIGNAL_STACK_NBYTES ((size_t)64 << 10)
 #define LEAVE_STACK_NBYTES ((size_t)64 << 10)
@@ -27,7 +28,6 @@
 #endif
 #define PATIENCE 25 /* nudges after which a kernel counts as one that touches no memory */
 
-#define FAULT_COUNT 5
 static const int watched[] = {SIGSEGV, SIGBUS, SIGILL, SIGTRAP, SIGFPE, SIGURG};
 #define WATCHED_COUNT (sizeof watched / sizeof watched[0])
 
@@ -41,6 +41,9 @@ static void handle_always(int number, siginfo_t *info, void *context);
 static void handle_on_top(int number, siginfo_t *info, void *context);
 static layer always = {.action.sa_sigaction = handle_always};
 static layer on_top = {.action.sa_sigaction = handle_on_top};
+
+/* What tells the ticks of processor time from a checked launch's nudges, and from other people's. */
+static const char a_tick;
 
 static pthread_once_t always_once = PTHREAD_ONCE_INIT;
 static pthread_key_t stacks_key;
@@ -133,13 +136,36 @@ is_kernel(const soft_guard *guard, int number, const siginfo_t *info, const ucon
                                      SOFT_FIBER_STACK_NBYTES + SOFT_BELOW_STACK_NBYTES;
 }
 
+static bool
+is_tick(int number, const siginfo_t *info)
+{
+    return number == SIGURG && info->si_code == SI_TIMER && info->si_value.sival_ptr == &a_tick;
+}
+
+/* One second more.  Has an unchecked threadgroup had its time? */
+static bool
+count_tick(soft_guard *guard)
+{
+    if (guard == NULL || guard->is_checked) {
+        return false;
+    }
+    guard->seconds += 1;
+    uint64_t limit = soft_settings_get(SOFT_KERNEL_TIMEOUT);
+    return limit != 0 && guard->seconds > limit; /* the first second had begun before it */
+}
+
 static void
 handle(const layer *layer, int number, siginfo_t *info, void *context)
 {
     int error = errno;
     soft_guard *guard = mine;
     bool may_leave = is_kernel(guard, number, info, context);
-    if (number == SIGURG && guard != NULL && soft_monotonic_ns() >= guard->deadline_ns) {
+    if (is_tick(number, info)) {
+        if (!count_tick(guard) || !may_leave) {
+            return;
+        }
+    }
+    else if (number == SIGURG && guard != NULL && soft_monotonic_ns() >= guard->deadline_ns) {
         guard->hurry();
         if (++guard->nudges < PATIENCE || !may_leave) {
             return; /* the next one may find it there */
@@ -170,10 +196,10 @@ handle_on_top(int number, siginfo_t *info, void *context)
 }
 
 static void
-install(layer *layer, size_t count)
+install(layer *layer)
 {
     layer->action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < WATCHED_COUNT; i++) {
         sigaction(watched[i], &layer->action, &layer->earlier[i]);
     }
 }
@@ -197,6 +223,8 @@ typedef struct thread_stacks {
     _Alignas(64) char of_signals[SIGNAL_STACK_NBYTES];
     char of_leave[LEAVE_STACK_NBYTES];
     stack_t earlier;
+    bool has_ticks;
+    timer_t ticks;
 } thread_stacks;
 
 /* The thread ends. */
@@ -204,6 +232,9 @@ static void
 drop_stacks(void *value)
 {
     thread_stacks *stacks = value;
+    if (stacks->has_ticks) {
+        timer_delete(stacks->ticks);
+    }
     sigaltstack(&stacks->earlier, NULL);
     munmap(stacks, sizeof *stacks);
 }
@@ -212,21 +243,36 @@ static void
 begin_always(void)
 {
     if (pthread_key_create(&stacks_key, drop_stacks) == 0) {
-        install(&always, FAULT_COUNT);
+        install(&always);
         has_key = true;
     }
 }
 
+/* SIGURG to this thread, at these times of `clock`.  Without it a kernel may hang, and that is all. */
+static bool
+start_timer(timer_t *timer, clockid_t clock, const char *mark, struct itimerspec when)
+{
+    struct sigevent nudge = {.sigev_notify = SIGEV_THREAD_ID,
+                             .sigev_signo = SIGURG,
+                             .sigev_value.sival_ptr = (void *)(uintptr_t)mark};
+    nudge.sigev_notify_thread_id = (pid_t)syscall(SYS_gettid);
+    bool is_there = timer_create(clock, &nudge, timer) == 0;
+    if (is_there) { /* no time: it stands still */
+        timer_settime(*timer, 0, &when, NULL);
+    }
+    return is_there;
+}
+
 /* A thread of softmetal's blocks all signals. */
 static void
-unblock(size_t first, size_t end, sigset_t *earlier)
+unblock(void)
 {
     sigset_t set;
     sigemptyset(&set);
-    for (size_t i = first; i < end; i++) {
+    for (size_t i = 0; i < WATCHED_COUNT; i++) {
         sigaddset(&set, watched[i]);
     }
-    pthread_sigmask(SIG_UNBLOCK, &set, earlier);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
 /* Once a thread: its faults reach the handlers, on a stack of its own.  NULL: there is no memory. */
@@ -249,7 +295,11 @@ take_stacks(void)
     }
     stack_t ours = {.ss_sp = stacks->of_signals, .ss_size = sizeof stacks->of_signals};
     sigaltstack(&ours, &stacks->earlier);
-    unblock(0, FAULT_COUNT, NULL);
+    unblock();
+    /* Of the thread's processor time: who sleeps is not woken, and a launch starts no timer. */
+    struct itimerspec each_second = {.it_value.tv_sec = 1, .it_interval.tv_sec = 1};
+    stacks->has_ticks =
+        start_timer(&stacks->ticks, CLOCK_THREAD_CPUTIME_ID, &a_tick, each_second);
     return stacks;
 }
 
@@ -272,7 +322,7 @@ come_on_top(void)
 {
     pthread_mutex_lock(&lock);
     if (top_count++ == 0) {
-        install(&on_top, WATCHED_COUNT);
+        install(&on_top);
     }
     pthread_mutex_unlock(&lock);
 }
@@ -331,20 +381,6 @@ soft_guard_clear(void)
 
 /* ---- a checked launch ---- */
 
-/* Nudges the thread from its deadline on.  Without it a kernel may hang, and that is all. */
-static void
-start_timer(soft_guard *guard, uint64_t seconds)
-{
-    struct sigevent nudge = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGURG};
-    struct itimerspec when = {.it_value = {.tv_sec = (time_t)seconds},
-                              .it_interval = {.tv_nsec = NUDGE_NS}};
-    nudge.sigev_notify_thread_id = (pid_t)syscall(SYS_gettid);
-    guard->has_timer = timer_create(CLOCK_MONOTONIC, &nudge, &guard->timer) == 0;
-    if (guard->has_timer) { /* 0 seconds: it stands still */
-        timer_settime(guard->timer, 0, &when, NULL);
-    }
-}
-
 bool
 soft_guard_enter(soft_guard *guard, uint64_t seconds)
 {
@@ -355,8 +391,9 @@ soft_guard_enter(soft_guard *guard, uint64_t seconds)
         return false;
     }
     come_on_top();
-    start_timer(guard, seconds);
-    unblock(FAULT_COUNT, WATCHED_COUNT, &guard->earlier_mask);
+    struct itimerspec when = {.it_value.tv_sec = (time_t)seconds,
+                              .it_interval.tv_nsec = NUDGE_NS};
+    guard->has_timer = start_timer(&guard->timer, CLOCK_MONOTONIC, NULL, when);
     return true;
 }
 
@@ -364,10 +401,8 @@ void
 soft_guard_exit(soft_guard *guard)
 {
     if (guard->has_timer) {
-        timer_delete(
-            guard->timer); /* what it has sent comes now, before the signal is blocked */
+        timer_delete(guard->timer); /* what it has sent comes now */
     }
-    pthread_sigmask(SIG_SETMASK, &guard->earlier_mask, NULL);
     soft_guard_clear();
     step_back();
 }

@@ -88,6 +88,7 @@ next_group(soft_threadgroup *group)
     }
     uint64_t number = soft_shuffle_group(&run->shuffle, group->next_group);
     group->next_group += 1;
+    group->guard.seconds = 0;
     group->random = run->shuffle.seed ^ number; /* the choices are no matter of the OS thread */
     soft_placement_begin(&group->placement, run->launch, number);
     soft_threadgroup_memory_clear(&group->memory);
