@@ -296,7 +296,7 @@ take_stacks(void)
     stack_t ours = {.ss_sp = stacks->of_signals, .ss_size = sizeof stacks->of_signals};
     sigaltstack(&ours, &stacks->earlier);
     unblock();
-    /* Of the thread's processor time: who sleeps is not woken, and a launch starts no timer. */
+    /* By the thread's processor time: who sleeps is not woken, and a launch starts no timer. */
     struct itimerspec each_second = {.it_value.tv_sec = 1, .it_interval.tv_sec = 1};
     stacks->has_ticks =
         start_timer(&stacks->ticks, CLOCK_THREAD_CPUTIME_ID, &a_tick, each_second);
