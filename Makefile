@@ -16,7 +16,7 @@ PYTEST := $(PY) -m pytest -q -n auto --maxprocesses 4 --dist loadfile --no-loads
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all nightly budgets settings versions bench lint format asan tsan arm64 kernels mutants instructions coverage streams model soak docs notebooks first-day conformance dist build clean distclean
+.PHONY: help demo test test-all nightly budgets settings versions bench lint format asan tsan arm64 kernels mutants instructions coverage streams regions model soak docs notebooks first-day conformance dist build clean distclean
 
 help:
 	@echo 'make demo      one write seen by every framework, what this machine can share, and a kernel'
@@ -33,6 +33,7 @@ help:
 	@echo '               ARGS=--of=softmetal and ARGS=--of=python break the rest, 100 times each'
 	@echo 'make coverage  lines and branches of C and Objective-C that the tests reach, by folder'
 	@echo 'make streams   10,000 random programs over streams, and with torch; threads under ThreadSanitizer for a minute'
+	@echo 'make regions   5,000 random kernels that wait, other ones each day, as loops and on fibers: bit for bit the same'
 	@echo 'make model     STEPS=100000 SEED=1: anything in any order beside NumPy; then under both sanitizers'
 	@echo 'make soak      a million exchanges by every route: time, growth, buffers left'
 	@echo 'make settings  the tests that use the GPU under each reading of what Metal leaves open'
@@ -136,6 +137,10 @@ streams: build
 	PYTHONPATH=python:kit:tests/support $(PY) tests/support/torch_programs.py 10000
 	METAL_DLPACK_SECONDS=60 tools/sanitized thread $(PY) tests/streams/test_stream_threads.py
 
+# Other kernels each day: four days make 20,000.
+regions: build
+	PYTHONPATH=python:kit:tests/support $(PY) tests/support/region_kernels.py $(or $(ARGS),5000 $$(( $$(date +%s) / 86400 * 5000 )))
+
 STEPS ?= 100000
 SEED ?= 1
 model: build
@@ -176,7 +181,7 @@ budgets:
 	@echo $(BUDGETS)
 
 # All that is too long for a push; one target after another, and each is tried.
-NIGHTLY = test-all lint instructions settings versions kernels coverage streams model conformance docs notebooks first-day dist \
+NIGHTLY = test-all lint instructions settings versions kernels coverage streams regions model conformance docs notebooks first-day dist \
     "asan ARGS=tests" "tsan ARGS=tests" "arm64 ARGS=tests" soak mutants \
     "mutants ARGS=--of=softmetal" "mutants ARGS=--of=python"
 nightly:

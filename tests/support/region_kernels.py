@@ -230,6 +230,7 @@ def differing(number: int) -> str:
 def main(count: int, seed: int) -> None:
     found = [said for number in range(seed, seed + count) if (said := differing(number))]
     print(*found, f"{count} kernels, {len(found)} differ", sep="\n")
+    sys.exit(bool(found))
 
 
 if __name__ == "__main__":
