@@ -130,6 +130,13 @@ make_arguments(const soft_recorded_launch *told)
     return arguments;
 }
 
+/* How the threads of a threadgroup take turns. */
+static const char *
+way_of(const soft_image *image)
+{
+    return image->regions != NULL ? "regions" : image->has_syncs ? "fibers" : "rows";
+}
+
 static void
 tell_launch(const soft_recorded_launch *told)
 {
@@ -139,12 +146,13 @@ tell_launch(const soft_recorded_launch *told)
     }
     const soft_u32 *grid = told->launch->grid, *group = told->launch->group;
     (void)tell(CALL_REPORT_LAUNCH,
-               Py_BuildValue("{s:s,s:N,s:O,s:O,s:(III),s:(III),s:d,s:N}", "kernel",
+               Py_BuildValue("{s:s,s:N,s:O,s:s,s:O,s:(III),s:(III),s:d,s:N}", "kernel",
                              told->kernel, "image", PyUnicode_DecodeFSDefault(told->image_path),
-                             "checked", told->image->is_checked ? Py_True : Py_False, "done",
-                             told->is_done ? Py_True : Py_False, "grid", grid[0], grid[1],
-                             grid[2], "group", group[0], group[1], group[2], "seconds",
-                             (double)told->ns / 1e9, "arguments", make_arguments(told)));
+                             "checked", told->image->is_checked ? Py_True : Py_False, "runs_as",
+                             way_of(told->image), "done", told->is_done ? Py_True : Py_False,
+                             "grid", grid[0], grid[1], grid[2], "group", group[0], group[1],
+                             group[2], "seconds", (double)told->ns / 1e9, "arguments",
+                             make_arguments(told)));
     softmetal_turn_end(&turn);
 }
 

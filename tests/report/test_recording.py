@@ -154,9 +154,20 @@ def test_a_record_is_bounded(reported, monkeypatch):
     assert result["lost"] >= 6 - 3 * records
 
 
-def test_a_plain_launch_is_recorded_as_not_checked(reported, metal_settings):
-    metal_settings(kernel_check=0)
-    text = METAL + "kernel void plain(device int *x, uint i [[thread_position_in_grid]]) { x[i] = 7; }"
+WAYS = {
+    "rows": "x[i] = 7;",
+    "regions": "x[i] = simd_sum(7);",
+    "fibers": "x[i] = waits(3);",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_plain_launch_is_recorded_as_not_checked_with_the_way_that_it_runs(reported, metal_settings, way):
+    text = (
+        METAL
+        + "static int waits(int n) { threadgroup_barrier(mem_flags::mem_none); return n > 0 ? waits(n - 1) * waits(n - 2) : n; }\n"
+        "kernel void plain(device int *x, uint i [[thread_position_in_grid]]) { " + WAYS[way] + " }"
+    )
 
     def run():
         metal_settings(kernel_check=0)
@@ -164,6 +175,7 @@ def test_a_plain_launch_is_recorded_as_not_checked(reported, metal_settings):
 
     (one,) = reported(run)["kernels"]
     assert (one["name"], one["checked"], one["file"]) == ("plain", False, None)
+    assert one["runs_as"] == way
 
 
 def test_two_texts_of_one_name_are_two_kernels(reported):

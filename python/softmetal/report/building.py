@@ -90,7 +90,7 @@ def merged(reports: list[Report]) -> Report:
     for report in reports:
         whole["lost"] += report["lost"]
         for kernel in report["kernels"]:
-            key = (kernel["name"], kernel["file"], kernel["line"], kernel["text"], kernel["checked"])
+            key = (kernel["name"], kernel["file"], kernel["line"], kernel["text"], kernel["checked"], kernel["runs_as"])
             _add(kernels, key, kernel, ("launches", "stopped", "threads", "seconds"))
         for finding in report["findings"]:
             known = _add(findings, _identity(finding), finding, ("launches", "times"))
@@ -163,6 +163,7 @@ def _kernel(record: KernelRecord, folder: str) -> dict[str, Any]:
         "stopped": record.stopped,
         "threads": record.threads,
         "seconds": record.seconds,
+        "runs_as": record.first["runs_as"],
         **_launch(record.first),
     }
 

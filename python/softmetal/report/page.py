@@ -113,7 +113,7 @@ def _kernels(report: Report) -> Markup:
 
 def _kernel(report: Report, kernel: dict[str, Any]) -> Markup:
     place = f"{text.shown(report, kernel['file'])}:{kernel['line']}" if kernel["file"] else None
-    notes = [] if kernel["checked"] else ["not checked"]
+    notes = [] if kernel["checked"] else ["not checked", f"runs as {kernel['runs_as']}"]
     notes += [f"{kernel['stopped']:,} failed"] if kernel["stopped"] else []
     name = [element("code", kernel["name"])]
     name += [element("div", one, class_="quiet code") for one in ([place] if place else [])]
