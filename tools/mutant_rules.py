@@ -4,7 +4,6 @@ C is read as text, as clang-format leaves it, Python by its syntax.  What does n
 A mutant is known by file, function, rule and the code of its line, so it keeps its name when lines move.
 """
 
-import json
 import math
 import re
 from collections import Counter
@@ -241,40 +240,11 @@ def choose(count: int, of: str = "core") -> list[Mutant]:
     return chosen
 
 
-# ---- a list that was made before: of other sources, or by hand ----
-
-
-def spans_of(given: str, text: str) -> list[tuple[int, int]]:
-    """Where these words stand, whatever space is between them."""
-    return [match.span() for match in re.finditer(r"\s+".join(map(re.escape, given.split())), text)]
-
-
-def place_of_given(given: dict) -> tuple[str, int, int] | None:
-    """(file, start, end) of what it replaces: in the function, or outside of all in the file, or the one such place."""
-    found = []
-    named = given["name"].split()[0]
-    for file in sorted(sources(), key=lambda file: file != named):  # another may have a function of that name
-        text = (ROOT / file).read_text()
-        places = spans_of(given["text"], text)
-        found += [(file, *span) for span in places]
-        for function in functions(file, text) if places else []:
-            inside = [span for span in places if function.start <= span[0] < function.end]
-            if function.name == given["function"] and len(inside) >= given["nth"]:
-                return file, *inside[given["nth"] - 1]
-    own = [place for place in found if place[0] == named and not given["function"]]
-    return own[given["nth"] - 1] if len(own) >= given["nth"] else found[0] if len(found) == 1 else None
+# ---- a list that was made before ----
 
 
 def read_given(path: Path) -> tuple[list[Mutant], list[str]]:
-    """The mutants of a file that mutants.py has written, and the names of those that are gone."""
-    made, gone = [], []
-    for line in path.read_text().splitlines():
-        given = json.loads(line)
-        if place := place_of_given(given):
-            file, start, end = place
-            made.append(
-                Mutant(file, given["function"], "given", given["name"], 1, start, end, given["instead"].strip())
-            )
-        else:
-            gone.append(given["name"])
-    return made, gone
+    """The mutants whose names a file has, a line each, and the names of those that are gone."""
+    known = {mutant.name: mutant for made in all_mutants().values() for mutant in made}
+    names = path.read_text().splitlines()
+    return [known[name] for name in names if name in known], [name for name in names if name not in known]

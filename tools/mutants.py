@@ -5,7 +5,7 @@
     python tools/mutants.py --count 1000    so many
     python tools/mutants.py pool.c retain   those whose name holds these words, of all that there are
     python tools/mutants.py --reasons       those that have a reason to survive: each must survive indeed
-    python tools/mutants.py --given FILE    those that --write FILE has written before, found again by their text
+    python tools/mutants.py --given FILE    those whose names FILE has, a line each, as --list prints them
     python tools/mutants.py --seconds 10    a quick look: so many seconds of tests for each
     python tools/mutants.py --list [WORDS]  their names
 
@@ -217,21 +217,6 @@ def chosen(options: argparse.Namespace) -> list[Mutant]:
     return mutant_rules.choose(options.count or COUNTS[options.of], options.of)
 
 
-def write(mutants: list[Mutant], path: Path) -> None:
-    """For --given: each that must be caught, with its lines as they are and as they would be."""
-    with path.open("w") as file:
-        for mutant in (mutant for mutant in mutants if not mutant.reason):
-            text = (ROOT / mutant.file).read_text()
-            first, last = text.rfind("\n", 0, mutant.start) + 1, text.find("\n", mutant.end)
-            lines = text[first:last]
-            function = mutant_rules.function_at(mutant_rules.functions(mutant.file, text), mutant.start)
-            begin = min(first, function.start) if function else 0
-            given = {"name": mutant.name, "function": mutant.function, "text": lines}
-            given |= {"nth": sum(begin <= start < first for start, _ in mutant_rules.spans_of(lines, text)) + 1}
-            given |= {"instead": text[first : mutant.start] + mutant.instead + text[mutant.end : last]}
-            file.write(json.dumps(given) + "\n")
-
-
 def report(done: list[Verdict], equivalent: int, must_survive: bool) -> int:
     counts = Counter(verdict.word for verdict in done)
     seconds = sum(verdict.seconds for verdict in done) / max(1, len(done))
@@ -254,15 +239,11 @@ def main() -> int:
     parser.add_argument("--reasons", action="store_true")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--given", type=Path, metavar="FILE")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="write those that are chosen, and do not run them")
     parser.add_argument("--old-trace", action="store_true", help="do not measure again, whatever has changed")
     options = parser.parse_args()
     mutants = chosen(options)
     if options.list:
         print("\n".join(mutant.name for mutant in mutants))
-        return 0
-    if options.write:
-        write(mutants, options.write)
         return 0
     if sys.platform != "linux":
         print("mutants are built against the software Metal, which this platform does not use")
