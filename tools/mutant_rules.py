@@ -6,7 +6,7 @@ A mutant is known by file, function, rule and the code of its line, so it keeps 
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -217,10 +217,9 @@ def chance(mutant: Mutant) -> float:
     return -math.log(1 - drawn) / WEIGHTS.get(mutant.rule, 1)
 
 
-def spread(mutants: list[Mutant], count: int) -> list[Mutant]:
-    """So many of them, spread over functions and rules."""
+def spread(mutants: list[Mutant], count: int, used: Counter) -> list[Mutant]:
+    """So many of them, spread over functions and rules; `used` counts those, also of the folder's files before."""
     left = {mutant: chance(mutant) for mutant in mutants}
-    used: Counter = Counter()
     order: list[Mutant] = []
     while left and len(order) < count:
         best = min(left, key=lambda m: (used[m.function] + used[m.rule], left[m]))
@@ -235,8 +234,9 @@ def choose(count: int, of: str = "core") -> list[Mutant]:
     everything = {file: mutants for file, mutants in all_mutants(of).items() if mutants}
     total = sum(map(len, everything.values()))
     chosen = []
-    for mutants in everything.values():
-        chosen += spread(mutants, max(1, round(count * len(mutants) / total)))
+    used: dict[Path, Counter] = defaultdict(Counter)
+    for file, mutants in everything.items():
+        chosen += spread(mutants, max(1, round(count * len(mutants) / total)), used[Path(file).parent])
     return chosen
 
 
