@@ -22,7 +22,7 @@ SAID = {
         "Explanation(outcome='refusal'",
         "asarray: list has no memory to share",
     ],
-    "softmax_kernel": ["program_source 3 12 ", "device(type='mps', index=0)", "True"],
+    "softmax_kernel": ["In [1] 4 12 ", "device(type='mps', index=0)", "True"],
     "streams": ["1000000.0", ", True)", "6.0", "[5.0, 5.0, 5.0, 5.0]", "twice: argument 'x'"],
 }
 
