@@ -312,12 +312,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         return
     import softmetal
     from softmetal import report
-    from softmetal.report import processes
 
     softmetal.wait_idle(IDLE_S)
     whole = config.stash[_gathering].end()
     words, is_bad = report.ended(whole, config.option.softmetal_report)
-    config.stash[_report_text] = processes.killed_words(config.stash[_gathering].killed) + words
+    config.stash[_report_text] = config.stash[_gathering].killed_words() + words
     if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         if is_bad:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -31,7 +31,7 @@ class Gathering:
     """The reports of the processes that this one starts from now on."""
 
     def __init__(self) -> None:
-        self.killed: list[int] = []  # by `end`: the processes of which the last launches may be missing
+        self._killed: list[int] = []
         self._above = os.environ.get(VARIABLE)
         self._folder = tempfile.mkdtemp(prefix="metal_dlpack-reports-")
         with open(os.path.join(self._folder, _FACTS), "w", encoding="utf-8") as file:
@@ -41,11 +41,21 @@ class Gathering:
     def end(self) -> building.Report:
         """One report, of this process, which records nothing more, and of those that have left one."""
         whole = building.merged([_own(), *self._left()])
-        self.killed = self._ended_too_early()
+        self._killed = self._ended_too_early()
         self.close()
         if _leaving is not None:
             _leaving.leave(whole)
         return whole
+
+    def killed_words(self) -> str:
+        """After `end`: a line about processes whose last launches may be missing; "" for none."""
+        if not self._killed:
+            return ""
+        numbers = ", ".join(map(str, self._killed[:8]))
+        return (
+            f"softmetal: {len(self._killed)} of the program's processes ended by a signal ({numbers}); "
+            "what they launched last may not be in this report.\n"
+        )
 
     def close(self) -> None:
         """Gather no more."""
@@ -151,17 +161,6 @@ def leave_so_far() -> None:
     if _leaving is not None:
         _leaving.leave_so_far()
         _leaving.is_to_end()
-
-
-def killed_words(processes: list[int]) -> str:
-    """A line for whoever reads the report; "" for none."""
-    if not processes:
-        return ""
-    numbers = ", ".join(map(str, processes[:8]))
-    return (
-        f"softmetal: {len(processes)} of the program's processes ended by a signal ({numbers}); "
-        "what they launched last may not be in this report.\n"
-    )
 
 
 def _process_of(name: str) -> int:
