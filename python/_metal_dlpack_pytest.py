@@ -316,7 +316,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     softmetal.wait_idle(IDLE_S)
     whole = config.stash[_gathering].end()
     words, is_bad = report.ended(whole, config.option.softmetal_report)
-    config.stash[_report_text] = words
+    config.stash[_report_text] = config.stash[_gathering].killed_words() + words
     if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         if is_bad:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -1,6 +1,8 @@
 """A kernel that nobody checks, and that the processor stops: its launch fails, and the process lives."""
 
 import os
+import re
+import signal
 import subprocess
 import sys
 import time
@@ -151,6 +153,30 @@ def test_a_fault_that_is_no_kernels_goes_to_the_earlier_handler(when):
     done = _run(code)
     assert done.returncode == -11
     assert done.stderr.count("Fatal Python error: Segmentation fault") == 1
+    assert done.stderr.count("(f was the last)") == 1
+
+
+ENDS = {
+    "a fault": ("ctypes.string_at(0)", signal.SIGSEGV, True),
+    "a broken heap": ("os.abort()", signal.SIGABRT, True),
+    "somebody's signal": ("subprocess.run(['kill', '-SEGV', str(os.getpid())])", signal.SIGSEGV, False),
+}
+
+
+@not_sanitized
+@pytest.mark.parametrize("is_checked", [False, True])
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+@pytest.mark.some(3)
+def test_a_process_that_dies_after_an_unchecked_kernel_names_it_and_the_way(end, is_checked):
+    how, number, is_told = end
+    code = (
+        "import ctypes, os, subprocess, metal_dlpack as md\n"
+        f"x = md.zeros(8)\nmd.kernel({FORWARD!r})(x, n=8)\nx.tolist()\n{how}\n"
+    )
+    done = _run(code, SOFTMETAL_KERNEL_CHECK=str(int(is_checked)))
+    assert done.returncode == -number
+    words = rf"softmetal: the process ends by {number.name}, .*\(f was the last\).* --check` names the line\.\n"
+    assert bool(re.fullmatch(words, done.stderr)) == (is_told and not is_checked), done
 
 
 def test_more_buffers_live_than_a_process_may_have_mappings():

@@ -453,3 +453,21 @@ def test_threads_load_at_once(many, nothing_left):
         for loaded in pool.map(lambda _: md.load(path), range(8)):
             assert all(np.array_equal(np.asarray(array), made[name]) for name, array in loaded.items())
         del loaded
+
+
+@pytest.mark.parametrize("most", [0, 2])
+def test_without_memory_for_its_threads_a_file_is_read_by_those_there_are(many, nothing_left, monkeypatch, most):
+    path, made = many
+    left, start = [None] * most, reading.start_new_thread
+    monkeypatch.setattr(reading, "PART", 1 << 14)
+
+    def start_some(*what):
+        if not left:
+            raise RuntimeError("can't start new thread")
+        left.pop()
+        return start(*what)
+
+    monkeypatch.setattr(reading, "start_new_thread", start_some)
+    loaded = md.load(path)
+    assert left == [] and all(np.array_equal(np.asarray(array), made[name]) for name, array in loaded.items())
+    del loaded

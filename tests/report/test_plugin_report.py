@@ -75,6 +75,7 @@ def test_the_child_of_a_worker_and_a_worker_that_is_killed_are_in_it(tmp_path, i
     (finding,) = report["findings"]
     assert finding["launches"] == report["kernels"][0]["launches"] == 1 + is_killed
     assert [one["line"] for one in finding["accesses"]] == [LAST, FIRST]
+    assert ("ended by a signal" in done.stdout + done.stderr) == is_killed
 
 
 @pytest.mark.parametrize("way", ["plugin", "runner"])

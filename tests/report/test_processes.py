@@ -53,6 +53,9 @@ def ran(tmp_path, program, *options):
     words = ["-m", "softmetal", "--report", "r.json", *options, "program.py"]
     done = run_child(words, cwd=tmp_path, TMPDIR=str(tmp_path))
     assert not [*tmp_path.glob("metal_dlpack-reports-*")], "nothing stays behind"
+    assert ("ended by a signal" in done.stderr) == ("signal.SIGKILL" in program or "signal.SIGABRT" in program), (
+        done.stderr
+    )
     return done, json.loads((tmp_path / "r.json").read_text())
 
 
@@ -116,6 +119,20 @@ def test_of_a_child_that_is_killed_there_is_what_it_had_left(tmp_path, name):
     done, report = ran(tmp_path, f"assert start({code!r}) == -signal.{name}")
     assert done.returncode == 1, done.stderr
     assert places(report) == [FOUND]
+    assert "1 of the program's processes ended by a signal" in done.stderr
+
+
+def test_a_child_that_is_killed_right_behind_a_launch_is_told(tmp_path):
+    code = "x = md.zeros(64); K(x, n=64, group=64); os.kill(os.getpid(), signal.SIGKILL)"
+    (tmp_path / "work.py").write_text(WORK)
+    (tmp_path / "program.py").write_text(f"from work import *\nassert start({code!r}) == -9")
+    done = run_child(
+        ["-m", "softmetal", "--check", "--strict", "program.py"], cwd=tmp_path, SOFTMETAL_LATENCY_US="2000000"
+    )
+    assert (done.returncode, done.stderr.splitlines()[0].split(" (")[0]) == (
+        2,
+        "softmetal: 1 of the program's processes ended by a signal",
+    ), done.stderr
 
 
 def test_what_a_child_does_after_the_program_s_end_is_in_no_report(tmp_path):

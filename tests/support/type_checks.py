@@ -19,6 +19,8 @@ CALLED = """
 #undef SOFTMETAL_IMAGE
 #define SOFTMETAL_IMAGE(kernel, ...) \\
     static_assert(&softmetal::image<(kernel), ##__VA_ARGS__>::run_row != nullptr, "");
+#undef SOFTMETAL_WAITING_IMAGE
+#define SOFTMETAL_WAITING_IMAGE SOFTMETAL_IMAGE
 """
 AT_ONCE = 256
 

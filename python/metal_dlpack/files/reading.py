@@ -71,9 +71,11 @@ class Reading:
             self._started += 1  # before: Ctrl-C is heard when the call returns, and the thread is there
             try:
                 start_new_thread(self._work, ())
-            except (RuntimeError, MemoryError):
+            except (RuntimeError, MemoryError):  # there is no memory for its stack
                 self._started -= 1
-                raise
+                if self._started == 0:
+                    self._work()
+                return
 
     def _wait(self) -> None:
         """Until the threads have ended, also if Ctrl-C comes again."""

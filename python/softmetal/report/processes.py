@@ -2,11 +2,13 @@
 
 The first process names a folder in the environment, and writes there what the others must know.  Each of them that
 imports metal_dlpack leaves its report in it: when it ends, and before that as it runs, so that of one that is killed
-there is what it had left.  Files are replaced whole.  A process that ends after the first one leaves nothing more.
+there is what it had left, and that it was.  Files are replaced whole.  A process that ends after the first one leaves
+nothing more.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -19,6 +21,8 @@ from . import building, files, recording, silences
 #: The environment variable that names the folder.
 VARIABLE = "METAL_DLPACK_REPORTS"
 _FACTS = "facts"
+#: How the file is called whose process has not left its report for the last time.
+_BEGUN = ".begun"
 #: A report is written again after so many times what writing it took; the second number, if a finding is new.
 _PATIENCE, _PATIENCE_FOR_NEWS = 20, 1
 
@@ -27,6 +31,7 @@ class Gathering:
     """The reports of the processes that this one starts from now on."""
 
     def __init__(self) -> None:
+        self._killed: list[int] = []
         self._above = os.environ.get(VARIABLE)
         self._folder = tempfile.mkdtemp(prefix="metal_dlpack-reports-")
         with open(os.path.join(self._folder, _FACTS), "w", encoding="utf-8") as file:
@@ -36,10 +41,21 @@ class Gathering:
     def end(self) -> building.Report:
         """One report, of this process, which records nothing more, and of those that have left one."""
         whole = building.merged([_own(), *self._left()])
+        self._killed = self._ended_too_early()
         self.close()
         if _leaving is not None:
             _leaving.leave(whole)
         return whole
+
+    def killed_words(self) -> str:
+        """After `end`: a line about processes whose last launches may be missing; "" for none."""
+        if not self._killed:
+            return ""
+        numbers = ", ".join(map(str, self._killed[:8]))
+        return (
+            f"softmetal: {len(self._killed)} of the program's processes ended by a signal ({numbers}); "
+            "what they launched last may not be in this report.\n"
+        )
 
     def close(self) -> None:
         """Gather no more."""
@@ -48,6 +64,11 @@ class Gathering:
             if self._above is not None:
                 os.environ[VARIABLE] = self._above
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _ended_too_early(self) -> list[int]:
+        ended = [name for name in os.listdir(self._folder) if name.endswith(_BEGUN) and _has_ended(_process_of(name))]
+        left = set(os.listdir(self._folder))  # again: one may have left its report in the meantime
+        return sorted({_process_of(name) for name in ended if name in left})
 
     def _left(self) -> list[building.Report]:
         left = []
@@ -68,6 +89,9 @@ class _Leaving:
         for text, where in lists:
             silences.read(text, where)
         self._path = os.path.join(folder, f"{os.getpid()}-{time.time_ns()}.json")
+        self._begun = self._path + _BEGUN
+        with open(self._begun, "x"):
+            pass
         self._process = os.getpid()
         self._turn = threading.RLock()  # a signal's handler may leave it while it is left
         self._written, self._took = 0.0, 0.0  # when, and how long that took
@@ -79,6 +103,12 @@ class _Leaving:
             if not self._has_left and os.getpid() == self._process:
                 self._write(whole or _own())
                 self._has_left = True
+                self.is_to_end()
+
+    def is_to_end(self) -> None:
+        """What it will have left then is whole."""
+        with contextlib.suppress(OSError):  # who gathered has ended
+            os.unlink(self._begun)
 
     def leave_at_times(self, is_news: bool) -> None:
         """While it runs.  recording.py calls it after each launch."""
@@ -127,9 +157,23 @@ def leave() -> None:
 
 
 def leave_so_far() -> None:
-    """The same, and go on recording."""
+    """The same before another program takes the place of this one, and go on recording: it may fail."""
     if _leaving is not None:
         _leaving.leave_so_far()
+        _leaving.is_to_end()
+
+
+def _process_of(name: str) -> int:
+    return int(name.split("-")[0])
+
+
+def _has_ended(process: int) -> bool:
+    """Also if nobody has waited for it."""
+    try:
+        with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(") ")[2].startswith(("Z", "X"))
+    except OSError:
+        return True
 
 
 def _own() -> building.Report:

@@ -104,6 +104,7 @@ class Reporting(Ending):
         """1 if something was found, was not looked at, or could not be written; 2 if there was nothing to look at."""
         whole = self._gathering.end()
         words, is_bad = report.ended(whole, self.paths)
+        words = self._gathering.killed_words() + words
         if not is_idle:
             words = "softmetal: kernels still ran at the end; what they did is not in this report.\n" + words
         for stream in (sys.stdout, sys.stderr):

@@ -16,6 +16,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "softmetal/checker/last_words.h"
 #include "softmetal/fiber.h"
 #include "softmetal/host.h"
 #include "softmetal/settings.h"
@@ -28,7 +29,8 @@
 #endif
 #define PATIENCE 25 /* nudges after which a kernel counts as one that touches no memory */
 
-static const int watched[] = {SIGSEGV, SIGBUS, SIGILL, SIGTRAP, SIGFPE, SIGURG};
+/* SIGABRT: the heap is found to be broken; no kernel raises it. */
+static const int watched[] = {SIGSEGV, SIGBUS, SIGILL, SIGTRAP, SIGFPE, SIGABRT, SIGURG};
 #define WATCHED_COUNT (sizeof watched / sizeof watched[0])
 
 /* What a layer of handlers lies on.  A handler that came between the two finds the lower one, which
@@ -110,6 +112,12 @@ hand_on(const layer *layer, int number, siginfo_t *info, void *context)
     }
     else if (action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN) {
         action->sa_handler(number);
+    }
+    struct sigaction now;
+    bool is_own = info->si_code > 0 || info->si_pid == getpid();
+    sigaction(number, NULL, &now);
+    if (is_own && now.sa_handler == SIG_DFL && number != SIGURG) {
+        soft_say_last_words(number); /* faulthandler, too, has given the signal back by now */
     }
 }
 
@@ -348,8 +356,9 @@ is_covered(void)
 }
 
 bool
-soft_guard_begin(void)
+soft_guard_begin(const char *kernel)
 {
+    soft_last_kernel_set(kernel);
     pthread_once(&always_once, begin_always); /* the lower layer is the earlier one */
     bool is_on_top = is_covered();
     if (is_on_top) {

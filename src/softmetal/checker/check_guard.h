@@ -15,7 +15,8 @@
  *
  * The handlers are installed when the first kernel runs, and stay; on top of whatever came later they
  * are installed while a checked kernel runs, and any other where somebody has taken SIGSEGV since
- * (tvm-ffi and faulthandler do).  They hand on what is not theirs.
+ * (tvm-ffi and faulthandler do).  They hand on what is not theirs, SIGABRT always; if the process dies
+ * of it, last_words.h says what may be behind it.
  *
  * Owns:    the handlers; the stacks and the timer of each OS thread that runs kernels; a timer for each
  *          checked launch.
@@ -53,8 +54,8 @@ typedef struct soft_guard {
     char *leave_stack_top;
 } soft_guard;
 
-/* Around a launch that is not checked: what soft_guard_begin returns goes to soft_guard_end. */
-bool soft_guard_begin(void);
+/* Around a launch of `kernel` that is not checked: what soft_guard_begin returns goes to soft_guard_end. */
+bool soft_guard_begin(const char *kernel);
 void soft_guard_end(bool is_on_top);
 
 /* Guard what this OS thread runs next: the first four fields are filled.

@@ -305,7 +305,7 @@ soft_image_run(soft_loaded_image *image, const soft_launch *launch, char *error,
         is_done = run_checked(&work, group, image, error, error_nbytes);
     }
     else {
-        bool is_on_top = soft_guard_begin();
+        bool is_on_top = soft_guard_begin(launch->kernel);
         run_plain(&work, group, &image->group_ns);
         soft_guard_end(is_on_top);
         is_done = work.run.is_stopped == 0;
