@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <stdio.h>
 
-int soft_process_forked, soft_process_exiting;
+int soft_process_forked, soft_process_exiting, soft_process_aborting;
 
 bool
 soft_thread_start(void *(*run)(void *), void *argument)
@@ -22,8 +22,15 @@ soft_thread_start(void *(*run)(void *), void *argument)
 }
 
 void
+soft_abort(void)
+{
+    __atomic_store_n(&soft_process_aborting, 1, __ATOMIC_RELAXED);
+    abort();
+}
+
+void
 soft_end_without_memory(const char *what)
 {
     fprintf(stderr, "softmetal: there is no memory for %s, so the process ends.\n", what);
-    abort();
+    soft_abort();
 }

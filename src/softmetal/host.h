@@ -1,6 +1,6 @@
 /* host.h: the process that all this runs in: fork, exit, threads, time that never jumps, and room.
  *
- * Owns:    two flags (atomic).
+ * Owns:    three flags (atomic).
  * Rule:    where memory or threads run out, a call fails as Metal's would: with nil, an error, or a
  *          command buffer that does no work.  Only what can do none of that ends the process, and
  *          says so.
@@ -35,6 +35,17 @@ soft_process_is_exiting(void)
 /* Start a detached thread with all signals blocked: they are for the threads of the program.
  * False if the system has no thread left. */
 bool soft_thread_start(void *(*run)(void *), void *argument);
+
+/* True once the process ends by our own abort: soft_abort, which its caller has explained on stderr. */
+extern int soft_process_aborting;
+
+static inline bool
+soft_process_is_aborting(void)
+{
+    return __atomic_load_n(&soft_process_aborting, __ATOMIC_RELAXED) != 0;
+}
+
+_Noreturn void soft_abort(void);
 
 /* Say on stderr that there is no memory for `what`, and end the process: for calls that Metal lets
  * nobody refuse. */

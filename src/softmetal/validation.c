@@ -1,7 +1,7 @@
 /* validation.c: counts, keeps and prints reports of wrong use.
  *
  * Owns:    the counters (atomic) and the last text (behind soft_validation_mutex).
- * Calls:   settings.h, stdio.  In the mode `abort`: the stack goes to stderr, then abort().
+ * Calls:   settings.h, host.h, stdio.  In the mode `abort`: the stack goes to stderr, then abort().
  * Threads: any; nothing else is locked by this file while it prints.
  */
 #include "softmetal/validation.h"
@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "softmetal/host.h"
 #include "softmetal/settings.h"
 #include "softmetal/softmetal.h"
 
@@ -79,7 +80,7 @@ soft_validation_insist(soft_report kind, const char *format, ...)
     if (soft_settings_get(SOFT_VALIDATION_MODE) != 0 && soft_validation_is_on()) {
         void *frames[MOST_FRAMES];
         backtrace_symbols_fd(frames, backtrace(frames, MOST_FRAMES), STDERR_FILENO);
-        abort();
+        soft_abort();
     }
 }
 

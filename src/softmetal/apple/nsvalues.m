@@ -226,7 +226,7 @@ NSErrorUserInfoKey const MTLCommandBufferEncoderInfoErrorKey = (NSString *)&enco
                 "softmetal: -[NSArray objectAtIndex:]: the index (%lu) is not below the count "
                 "(%lu), so the process ends.\n",
                 (unsigned long)index, (unsigned long)_count);
-        abort(); /* Foundation raises NSRangeException */
+        soft_abort(); /* Foundation raises NSRangeException */
     }
     return _objects[index];
 }

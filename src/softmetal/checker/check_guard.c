@@ -240,7 +240,7 @@ static void
 drop_stacks(void *value)
 {
     thread_stacks *stacks = value;
-    if (stacks->has_ticks) {
+    if (stacks->has_ticks && !soft_process_is_forked()) { /* a child has no timer of ours */
         timer_delete(stacks->ticks);
     }
     sigaltstack(&stacks->earlier, NULL);

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "softmetal/host.h"
+
 #define NAME_NBYTES 64
 #define NAME_WORDS (NAME_NBYTES / sizeof(uint64_t))
 
@@ -43,7 +45,7 @@ soft_say_last_words(int signal)
     for (size_t i = 0; i < NAME_WORDS; i++) {
         words[i] = atomic_load_explicit(&last_kernel[i], memory_order_relaxed);
     }
-    if (words[0] == 0 || atomic_flag_test_and_set(&has_spoken)) {
+    if (words[0] == 0 || soft_process_is_aborting() || atomic_flag_test_and_set(&has_spoken)) {
         return;
     }
     char name[NAME_NBYTES];

@@ -3,7 +3,7 @@
  * A kernel that writes a little behind its buffer hits somebody's heap, and that somebody faults later.
  *
  * Owns:    the name of the kernel that ran last.
- * Calls:   write.
+ * Calls:   write; host.h for whether the process ends by our own will.
  * Threads: any; soft_say_last_words also from a signal's handler.
  */
 #ifndef SOFT_LAST_WORDS_H

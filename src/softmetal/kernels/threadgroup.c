@@ -52,11 +52,12 @@ soft_threadgroup_abandon(void)
     stop_run("The kernel was stopped."); /* the checker has a text of its own */
 }
 
-/* In a handler of a signal. */
+/* In a handler of a signal.  0: what ran on fibers has been left. */
 static uintptr_t
 stack_low(void)
 {
-    return (uintptr_t)running->current->stack;
+    const soft_fiber *fiber = running->current;
+    return fiber != NULL ? (uintptr_t)fiber->stack : 0;
 }
 
 /* On the guard's stack: the processor has complained, and nobody checks. */
