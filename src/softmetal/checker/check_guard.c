@@ -19,7 +19,6 @@
 #include "softmetal/checker/last_words.h"
 #include "softmetal/fiber.h"
 #include "softmetal/host.h"
-#include "softmetal/settings.h"
 
 #define SIGNAL_STACK_NBYTES ((size_t)64 << 10)
 #define LEAVE_STACK_NBYTES ((size_t)64 << 10)
@@ -29,7 +28,7 @@
 #endif
 #define PATIENCE 25 /* nudges after which a kernel counts as one that touches no memory */
 
-/* SIGABRT: the heap is found to be broken; no kernel raises it. */
+#define FAULT_COUNT 6 /* SIGABRT: the heap is found to be broken; no kernel raises it */
 static const int watched[] = {SIGSEGV, SIGBUS, SIGILL, SIGTRAP, SIGFPE, SIGABRT, SIGURG};
 #define WATCHED_COUNT (sizeof watched / sizeof watched[0])
 
@@ -43,9 +42,6 @@ static void handle_always(int number, siginfo_t *info, void *context);
 static void handle_on_top(int number, siginfo_t *info, void *context);
 static layer always = {.action.sa_sigaction = handle_always};
 static layer on_top = {.action.sa_sigaction = handle_on_top};
-
-/* What tells the ticks of processor time from a checked launch's nudges, and from other people's. */
-static const char a_tick;
 
 static pthread_once_t always_once = PTHREAD_ONCE_INIT;
 static pthread_key_t stacks_key;
@@ -144,36 +140,13 @@ is_kernel(const soft_guard *guard, int number, const siginfo_t *info, const ucon
                                      SOFT_FIBER_STACK_NBYTES + SOFT_BELOW_STACK_NBYTES;
 }
 
-static bool
-is_tick(int number, const siginfo_t *info)
-{
-    return number == SIGURG && info->si_code == SI_TIMER && info->si_value.sival_ptr == &a_tick;
-}
-
-/* One second more.  Has an unchecked threadgroup had its time? */
-static bool
-count_tick(soft_guard *guard)
-{
-    if (guard == NULL || guard->is_checked) {
-        return false;
-    }
-    guard->seconds += 1;
-    uint64_t limit = soft_settings_get(SOFT_KERNEL_TIMEOUT);
-    return limit != 0 && guard->seconds > limit; /* the first second had begun before it */
-}
-
 static void
 handle(const layer *layer, int number, siginfo_t *info, void *context)
 {
     int error = errno;
     soft_guard *guard = mine;
     bool may_leave = is_kernel(guard, number, info, context);
-    if (is_tick(number, info)) {
-        if (!count_tick(guard) || !may_leave) {
-            return;
-        }
-    }
-    else if (number == SIGURG && guard != NULL && soft_monotonic_ns() >= guard->deadline_ns) {
+    if (number == SIGURG && guard != NULL && soft_monotonic_ns() >= guard->deadline_ns) {
         guard->hurry();
         if (++guard->nudges < PATIENCE || !may_leave) {
             return; /* the next one may find it there */
@@ -204,10 +177,10 @@ handle_on_top(int number, siginfo_t *info, void *context)
 }
 
 static void
-install(layer *layer)
+install(layer *layer, size_t count)
 {
     layer->action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
-    for (size_t i = 0; i < WATCHED_COUNT; i++) {
+    for (size_t i = 0; i < count; i++) {
         sigaction(watched[i], &layer->action, &layer->earlier[i]);
     }
 }
@@ -231,8 +204,6 @@ typedef struct thread_stacks {
     _Alignas(64) char of_signals[SIGNAL_STACK_NBYTES];
     char of_leave[LEAVE_STACK_NBYTES];
     stack_t earlier;
-    bool has_ticks;
-    timer_t ticks;
 } thread_stacks;
 
 /* The thread ends. */
@@ -240,9 +211,6 @@ static void
 drop_stacks(void *value)
 {
     thread_stacks *stacks = value;
-    if (stacks->has_ticks && !soft_process_is_forked()) { /* a child has no timer of ours */
-        timer_delete(stacks->ticks);
-    }
     sigaltstack(&stacks->earlier, NULL);
     munmap(stacks, sizeof *stacks);
 }
@@ -251,36 +219,21 @@ static void
 begin_always(void)
 {
     if (pthread_key_create(&stacks_key, drop_stacks) == 0) {
-        install(&always);
+        install(&always, FAULT_COUNT);
         has_key = true;
     }
 }
 
-/* SIGURG to this thread, at these times of `clock`.  Without it a kernel may hang, and that is all. */
-static bool
-start_timer(timer_t *timer, clockid_t clock, const char *mark, struct itimerspec when)
-{
-    struct sigevent nudge = {.sigev_notify = SIGEV_THREAD_ID,
-                             .sigev_signo = SIGURG,
-                             .sigev_value.sival_ptr = (void *)(uintptr_t)mark};
-    nudge.sigev_notify_thread_id = (pid_t)syscall(SYS_gettid);
-    bool is_there = timer_create(clock, &nudge, timer) == 0;
-    if (is_there) { /* no time: it stands still */
-        timer_settime(*timer, 0, &when, NULL);
-    }
-    return is_there;
-}
-
 /* A thread of softmetal's blocks all signals. */
 static void
-unblock(void)
+unblock(size_t first, size_t end, sigset_t *earlier)
 {
     sigset_t set;
     sigemptyset(&set);
-    for (size_t i = 0; i < WATCHED_COUNT; i++) {
+    for (size_t i = first; i < end; i++) {
         sigaddset(&set, watched[i]);
     }
-    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    pthread_sigmask(SIG_UNBLOCK, &set, earlier);
 }
 
 /* Once a thread: its faults reach the handlers, on a stack of its own.  NULL: there is no memory. */
@@ -303,11 +256,7 @@ take_stacks(void)
     }
     stack_t ours = {.ss_sp = stacks->of_signals, .ss_size = sizeof stacks->of_signals};
     sigaltstack(&ours, &stacks->earlier);
-    unblock();
-    /* By the thread's processor time: who sleeps is not woken, and a launch starts no timer. */
-    struct itimerspec each_second = {.it_value.tv_sec = 1, .it_interval.tv_sec = 1};
-    stacks->has_ticks =
-        start_timer(&stacks->ticks, CLOCK_THREAD_CPUTIME_ID, &a_tick, each_second);
+    unblock(0, FAULT_COUNT, NULL);
     return stacks;
 }
 
@@ -330,7 +279,7 @@ come_on_top(void)
 {
     pthread_mutex_lock(&lock);
     if (top_count++ == 0) {
-        install(&on_top);
+        install(&on_top, WATCHED_COUNT);
     }
     pthread_mutex_unlock(&lock);
 }
@@ -390,6 +339,20 @@ soft_guard_clear(void)
 
 /* ---- a checked launch ---- */
 
+/* Nudges the thread from its deadline on.  Without it a kernel may hang, and that is all. */
+static void
+start_timer(soft_guard *guard, uint64_t seconds)
+{
+    struct sigevent nudge = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGURG};
+    struct itimerspec when = {.it_value = {.tv_sec = (time_t)seconds},
+                              .it_interval = {.tv_nsec = NUDGE_NS}};
+    nudge.sigev_notify_thread_id = (pid_t)syscall(SYS_gettid);
+    guard->has_timer = timer_create(CLOCK_MONOTONIC, &nudge, &guard->timer) == 0;
+    if (guard->has_timer) { /* 0 seconds: it stands still */
+        timer_settime(guard->timer, 0, &when, NULL);
+    }
+}
+
 bool
 soft_guard_enter(soft_guard *guard, uint64_t seconds)
 {
@@ -400,9 +363,8 @@ soft_guard_enter(soft_guard *guard, uint64_t seconds)
         return false;
     }
     come_on_top();
-    struct itimerspec when = {.it_value.tv_sec = (time_t)seconds,
-                              .it_interval.tv_nsec = NUDGE_NS};
-    guard->has_timer = start_timer(&guard->timer, CLOCK_MONOTONIC, NULL, when);
+    start_timer(guard, seconds);
+    unblock(FAULT_COUNT, WATCHED_COUNT, &guard->earlier_mask);
     return true;
 }
 
@@ -410,8 +372,10 @@ void
 soft_guard_exit(soft_guard *guard)
 {
     if (guard->has_timer) {
-        timer_delete(guard->timer); /* what it has sent comes now */
+        timer_delete(
+            guard->timer); /* what it has sent comes now, before the signal is blocked */
     }
+    pthread_sigmask(SIG_SETMASK, &guard->earlier_mask, NULL);
     soft_guard_clear();
     step_back();
 }

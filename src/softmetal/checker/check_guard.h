@@ -4,10 +4,8 @@
  * Two ways lead there.  An instruction of the image makes the processor complain (a pointer into
  * nowhere, a trap that clang put behind an array, a division by zero, no stack left): a handler of
  * SIGSEGV, SIGBUS, SIGILL, SIGTRAP, SIGFPE on a stack of its own.  Or the launch takes longer than
- * allowed: a timer sends the thread SIGURG until that finds it in the image.  A launch that is not
- * checked may take any time, but each of its threadgroups so many seconds of processor time: each OS
- * thread gets SIGURG once a second of its own.  Either way the thread goes on in `leave`, on a small
- * stack.  In a checked launch our code is not interrupted: code
+ * allowed: a timer sends the thread SIGURG until that finds it in the image.  Either way the
+ * thread goes on in `leave`, on a small stack.  In a checked launch our code is not interrupted: code
  * outside the image is left only where the stack has ended, which the checker's own looks at first
  * (need_room in check.c).  A launch that is not checked is left wherever it is on a fiber: what runs
  * there is the image, what it calls of the C library (memcpy, memset, mathematics), and a run time
@@ -18,8 +16,7 @@
  * (tvm-ffi and faulthandler do).  They hand on what is not theirs, SIGABRT always; if the process dies
  * of it, last_words.h says what may be behind it.
  *
- * Owns:    the handlers; the stacks and the timer of each OS thread that runs kernels; a timer for each
- *          checked launch.
+ * Owns:    the handlers; the stacks of each OS thread that runs kernels; a timer for each checked launch.
  * Calls:   pthread, sigaction, timer_create.
  * Threads: a guard belongs to the OS thread that entered it.
  */
@@ -40,8 +37,7 @@ typedef struct soft_guard {
     void (*leave)(void);             /* never returns */
     uintptr_t (*stack_low)(void);    /* the end of the fiber's stack; called by a handler */
     bool is_checked;                 /* else whatever runs on the fiber may be left as well */
-    volatile uint64_t seconds; /* that a threadgroup has begun; 0 again with the next one */
-    void (*hurry)(void);       /* makes the next access stop the launch; called by a handler */
+    void (*hurry)(void); /* makes the next access stop the launch; called by a handler */
     /* Why: for `leave`. */
     int signal;            /* SIGURG: out of time */
     uintptr_t address;     /* that the processor complained about */
@@ -50,6 +46,7 @@ typedef struct soft_guard {
     int nudges;
     bool has_timer;
     timer_t timer;
+    sigset_t earlier_mask;
     uint64_t deadline_ns;
     char *leave_stack_top;
 } soft_guard;
@@ -58,7 +55,7 @@ typedef struct soft_guard {
 bool soft_guard_begin(const char *kernel);
 void soft_guard_end(bool is_on_top);
 
-/* Guard what this OS thread runs next: the first four fields are filled.
+/* Guard what this OS thread runs next, without a limit of time: the first four fields are filled.
  * Without memory for the stacks it is not guarded. */
 void soft_guard_set(soft_guard *guard);
 void soft_guard_clear(void);

@@ -52,12 +52,11 @@ soft_threadgroup_abandon(void)
     stop_run("The kernel was stopped."); /* the checker has a text of its own */
 }
 
-/* In a handler of a signal.  0: what ran on fibers has been left. */
+/* In a handler of a signal. */
 static uintptr_t
 stack_low(void)
 {
-    const soft_fiber *fiber = running->current;
-    return fiber != NULL ? (uintptr_t)fiber->stack : 0;
+    return (uintptr_t)running->current->stack;
 }
 
 /* On the guard's stack: the processor has complained, and nobody checks. */
@@ -89,7 +88,6 @@ next_group(soft_threadgroup *group)
     }
     uint64_t number = soft_shuffle_group(&run->shuffle, group->next_group);
     group->next_group += 1;
-    group->guard.seconds = 0;
     group->random = run->shuffle.seed ^ number; /* the choices are no matter of the OS thread */
     soft_placement_begin(&group->placement, run->launch, number);
     soft_threadgroup_memory_clear(&group->memory);
