@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -81,6 +82,43 @@ def test_a_kernel_that_goes_astray_fails_and_the_next_one_runs(body):
         x.tolist()
     md.kernel(FORWARD)(y, n=64)
     assert y.tolist() == [1.0] * 64
+
+
+WAITS = "while (((volatile device int *)x)[1] == 0) { }"
+SPINS = {
+    "rows": f"if (i == 0) {{ {WAITS} }} if (i == 5) x[1] = 1;",
+    "regions": f"if (i == 0) {{ {WAITS} }} if (i == 5) x[1] = 1; threadgroup_barrier(mem_flags::mem_device); x[i] = 2;",
+    "SIMD-groups": f"if (simd_sum(i) == 496) {{ {WAITS} }} x[1] = 1;",
+}
+
+
+@pytest.mark.parametrize("body", SPINS.values(), ids=SPINS)
+@pytest.mark.some(1)
+def test_a_thread_that_waits_for_another_without_a_barrier_is_stopped_and_told(body, settings):
+    settings(kernel_timeout=1, kernel_check=0)
+    source = HEAD + "kernel void f(device int *x, uint i [[thread_position_in_grid]]) { " + body + " }"
+    x, y = md.zeros(64, "int32"), md.zeros(64)
+    with pytest.raises(md.MetalError, match=r"f: a threadgroup has taken 1 s .* hangs on a GPU as well.*--check"):
+        md.kernel(source)(x, n=64)
+        x.tolist()
+    md.kernel(FORWARD)(y, n=64)
+    assert y.tolist() == [1.0] * 64
+
+
+ADDS = "kernel void f(device float *x, uint i [[thread_position_in_grid]]) { x[i] += 1; }"
+LASTS = """kernel void f(device float *x, uint i [[thread_position_in_grid]])
+{ float y = i; for (uint n = 0; n < 120000000; n++) y = y * 0.999f + 1; x[i] += y; }"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("body", "seed"), [(LASTS, None), (ADDS, None), (ADDS, 1)], ids=["long", "short", "on fibers"])
+def test_threadgroups_may_take_longer_together(body, seed, settings):
+    """A launch of many, and many launches of one: the time is that of each."""
+    settings(kernel_timeout=1, kernel_check=0, kernel_threads=1, seed=seed)
+    kernel, x, begun = md.kernel(HEAD + body), md.zeros(100), time.process_time()
+    while time.process_time() - begun < 4:
+        kernel(x, n=100, group=1)
+        assert min(x.tolist()) > 0
 
 
 TAKES_SIGSEGV = {

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "softmetal/checker/last_words.h"
+#include "softmetal/checker/late.h"
 #include "softmetal/fiber.h"
 #include "softmetal/host.h"
 
@@ -47,7 +48,8 @@ static pthread_once_t always_once = PTHREAD_ONCE_INIT;
 static pthread_key_t stacks_key;
 static bool has_key; /* of stacks_key */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static int top_count; /* of launches that need the layer on top, on all threads */
+static const char its_time_is_up; /* marks what tell_late sends */
+static int top_count;             /* of launches that need the layer on top, on all threads */
 
 /* In the static block: a handler must not make the loader allocate. */
 static _Thread_local __attribute__((tls_model("initial-exec"))) soft_guard *mine;
@@ -140,13 +142,26 @@ is_kernel(const soft_guard *guard, int number, const siginfo_t *info, const ucon
                                      SOFT_FIBER_STACK_NBYTES + SOFT_BELOW_STACK_NBYTES;
 }
 
+static bool
+is_from_tell_late(int number, const siginfo_t *info)
+{
+    return number == SIGTRAP && info->si_code == SI_QUEUE &&
+           info->si_value.sival_ptr == &its_time_is_up;
+}
+
 static void
 handle(const layer *layer, int number, siginfo_t *info, void *context)
 {
     int error = errno;
     soft_guard *guard = mine;
     bool may_leave = is_kernel(guard, number, info, context);
-    if (number == SIGURG && guard != NULL && soft_monotonic_ns() >= guard->deadline_ns) {
+    if (is_from_tell_late(number, info)) {
+        if (!may_leave || guard->is_checked || !soft_progress_is_late(guard->progress)) {
+            return; /* it has ended in the meantime, or the next one finds it there */
+        }
+        number = SIGURG;
+    }
+    else if (number == SIGURG && guard != NULL && soft_monotonic_ns() >= guard->deadline_ns) {
         guard->hurry();
         if (++guard->nudges < PATIENCE || !may_leave) {
             return; /* the next one may find it there */
@@ -201,6 +216,7 @@ uninstall(const layer *layer)
 /* ---- an OS thread that runs kernels ---- */
 
 typedef struct thread_stacks {
+    soft_progress progress;
     _Alignas(64) char of_signals[SIGNAL_STACK_NBYTES];
     char of_leave[LEAVE_STACK_NBYTES];
     stack_t earlier;
@@ -211,6 +227,7 @@ static void
 drop_stacks(void *value)
 {
     thread_stacks *stacks = value;
+    soft_progress_remove(&stacks->progress);
     sigaltstack(&stacks->earlier, NULL);
     munmap(stacks, sizeof *stacks);
 }
@@ -257,6 +274,7 @@ take_stacks(void)
     stack_t ours = {.ss_sp = stacks->of_signals, .ss_size = sizeof stacks->of_signals};
     sigaltstack(&ours, &stacks->earlier);
     unblock(0, FAULT_COUNT, NULL);
+    soft_progress_add(&stacks->progress);
     return stacks;
 }
 
@@ -270,6 +288,9 @@ set_guard(soft_guard *guard)
     }
     guard->leave_stack_top = stacks->of_leave + sizeof stacks->of_leave;
     guard->signal = 0;
+    guard->progress = &stacks->progress;
+    soft_progress_step(guard->progress);
+    __atomic_store_n(&guard->progress->is_running, !guard->is_checked, __ATOMIC_RELAXED);
     mine = guard;
     return true;
 }
@@ -304,11 +325,24 @@ is_covered(void)
     return (now.sa_flags & SA_SIGINFO) == 0 || now.sa_sigaction != handle_always;
 }
 
+/* SIGTRAP, which debuggers and sanitizers let through at once, and nobody else's ticks are. */
+static void
+tell_late(pthread_t thread)
+{
+    struct sigaction now;
+    sigaction(SIGTRAP, NULL, &now);
+    if (now.sa_sigaction == handle_always || now.sa_sigaction == handle_on_top) {
+        union sigval mark = {.sival_ptr = (void *)(uintptr_t)&its_time_is_up};
+        pthread_sigqueue(thread, SIGTRAP, mark);
+    }
+}
+
 bool
 soft_guard_begin(const char *kernel)
 {
     soft_last_kernel_set(kernel);
     pthread_once(&always_once, begin_always); /* the lower layer is the earlier one */
+    soft_late_watch(tell_late);
     bool is_on_top = is_covered();
     if (is_on_top) {
         come_on_top();
@@ -334,6 +368,10 @@ soft_guard_set(soft_guard *guard)
 void
 soft_guard_clear(void)
 {
+    if (mine != NULL) {
+        __atomic_store_n(&mine->progress->is_running, false, __ATOMIC_RELAXED);
+        mine->progress = NULL; /* the guard may go to another OS thread */
+    }
     mine = NULL;
 }
 

@@ -3,8 +3,9 @@
  *
  * Two ways lead there.  An instruction of the image makes the processor complain (a pointer into
  * nowhere, a trap that clang put behind an array, a division by zero, no stack left): a handler of
- * SIGSEGV, SIGBUS, SIGILL, SIGTRAP, SIGFPE on a stack of its own.  Or the launch takes longer than
- * allowed: a timer sends the thread SIGURG until that finds it in the image.  Either way the
+ * SIGSEGV, SIGBUS, SIGILL, SIGTRAP, SIGFPE on a stack of its own.  Or a checked launch takes longer than
+ * allowed, and a timer sends the thread SIGURG until that finds it in the image; or a threadgroup of an
+ * unchecked one does, and late.h sends SIGTRAP.  Either way the
  * thread goes on in `leave`, on a small stack.  In a checked launch our code is not interrupted: code
  * outside the image is left only where the stack has ended, which the checker's own looks at first
  * (need_room in check.c).  A launch that is not checked is left wherever it is on a fiber: what runs
@@ -17,7 +18,7 @@
  * of it, last_words.h says what may be behind it.
  *
  * Owns:    the handlers; the stacks of each OS thread that runs kernels; a timer for each checked launch.
- * Calls:   pthread, sigaction, timer_create.
+ * Calls:   pthread, sigaction, timer_create, late.h.
  * Threads: a guard belongs to the OS thread that entered it.
  */
 #ifndef SOFT_CHECK_GUARD_H
@@ -39,9 +40,10 @@ typedef struct soft_guard {
     bool is_checked;                 /* else whatever runs on the fiber may be left as well */
     void (*hurry)(void); /* makes the next access stop the launch; called by a handler */
     /* Why: for `leave`. */
-    int signal;            /* SIGURG: out of time */
-    uintptr_t address;     /* that the processor complained about */
-    uintptr_t instruction; /* where */
+    int signal;                     /* SIGURG: out of time */
+    uintptr_t address;              /* that the processor complained about */
+    uintptr_t instruction;          /* where */
+    struct soft_progress *progress; /* of its OS thread; NULL: it is not guarded */
     /* its own */
     int nudges;
     bool has_timer;
@@ -55,7 +57,7 @@ typedef struct soft_guard {
 bool soft_guard_begin(const char *kernel);
 void soft_guard_end(bool is_on_top);
 
-/* Guard what this OS thread runs next, without a limit of time: the first four fields are filled.
+/* Guard what this OS thread runs next: the first four fields are filled.
  * Without memory for the stacks it is not guarded. */
 void soft_guard_set(soft_guard *guard);
 void soft_guard_clear(void);

@@ -6,6 +6,7 @@
 
 #include "softmetal/checker/finding.h"
 #include "softmetal/fiber.h"
+#include "softmetal/settings.h"
 
 /* An address so far behind a buffer is nobody's overrun. */
 #define FARTHEST ((uintptr_t)1 << 20)
@@ -58,6 +59,13 @@ soft_fault_describe(const soft_guard *guard, const soft_image *image, const soft
     if (guard->signal == SIGFPE) {
         snprintf(words, sizeof words, "a thread divides by zero");
     }
+    else if (guard->signal == SIGURG) {
+        snprintf(words, sizeof words,
+                 "a threadgroup has taken %llu s of processor time and has not ended "
+                 "(SOFTMETAL_KERNEL_TIMEOUT). A thread that waits for what another one writes, "
+                 "without a barrier, hangs on a GPU as well",
+                 (unsigned long long)soft_settings_get(SOFT_KERNEL_TIMEOUT));
+    }
     else if (guard->signal != SIGSEGV && guard->signal != SIGBUS) {
         snprintf(words, sizeof words, "a thread comes to what the compiler holds impossible");
     }
@@ -73,5 +81,6 @@ soft_fault_describe(const soft_guard *guard, const soft_image *image, const soft
              "%.100s: %s. It ran unchecked%s; to see the line, run the program by `python -m "
              "softmetal --check`.",
              launch->kernel != NULL ? launch->kernel : "kernel", words,
-             is_stack ? "" : ", and may have overwritten other memory");
+             is_stack || guard->signal == SIGURG ? ""
+                                                 : ", and may have overwritten other memory");
 }

@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "softmetal/checker/check.h"
+#include "softmetal/checker/late.h"
 
 static __thread soft_threadgroup *running;
 
@@ -56,7 +57,8 @@ soft_threadgroup_abandon(void)
 static uintptr_t
 stack_low(void)
 {
-    return (uintptr_t)running->current->stack;
+    bool is_on_fiber = running != NULL && running->current != NULL;
+    return is_on_fiber ? (uintptr_t)running->current->stack : 0;
 }
 
 /* On the guard's stack: the processor has complained, and nobody checks. */
@@ -88,6 +90,9 @@ next_group(soft_threadgroup *group)
     }
     uint64_t number = soft_shuffle_group(&run->shuffle, group->next_group);
     group->next_group += 1;
+    if (group->guard.progress != NULL) {
+        soft_progress_step(group->guard.progress);
+    }
     group->random = run->shuffle.seed ^ number; /* the choices are no matter of the OS thread */
     soft_placement_begin(&group->placement, run->launch, number);
     soft_threadgroup_memory_clear(&group->memory);
