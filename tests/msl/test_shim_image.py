@@ -7,7 +7,7 @@ import subprocess
 import numpy as np
 import pytest
 from kernel_images import Image, Launch, Thread, quickly
-from shim_images import RUN_ROW
+from shim_images import RUN_ROWS
 
 from softmetal.msl import flags
 
@@ -121,7 +121,7 @@ def test_reflection_tells_of_each_kind_of_parameter(shim):
         ("shape", BUFFER, 8, 0, 2, 16, 4),
         ("memory", THREADGROUP, 2, 1, 3, 4, 4),
     ]
-    assert (image.abi, image.has_syncs, image.is_checked, image.threadgroup_nbytes) == (2, 0, 0, 0)
+    assert (image.abi, image.has_syncs, image.is_checked, image.threadgroup_nbytes) == (3, 0, 0, 0)
 
 
 OUT = ("uint *out", "out", "buffer<0>")
@@ -198,7 +198,7 @@ def test_a_thread_gets_what_its_attributes_ask_for(shim, kind):
     thread = Thread(launch=ctypes.pointer(launch))
     thread.position_in_grid[:] = (68, 3, 2)
     thread.rest[:14] = [4, 1, 0, 4, 1, 2, 10, 2, 1, 14, 14, 0, 1, 0]
-    RUN_ROW(image.run_row)(ctypes.byref(thread), 3)  # the row's last thread is looked at
+    RUN_ROWS(image.run_rows)(ctypes.byref(thread), 3, 1)  # the row's last thread is looked at
     for k, (name, value) in enumerate(asked.items()):
         expected = value[:count] if isinstance(value, tuple) else (value,)
         assert tuple(out[3 * k : 3 * k + count]) == expected, (name, scalar)

@@ -64,7 +64,7 @@ class Image(ctypes.Structure):
         ("has_syncs", ctypes.c_uint8),
         ("is_checked", ctypes.c_uint8),
         ("run_thread", RUN_THREAD),
-        ("run_row", ctypes.c_void_p),
+        ("run_rows", ctypes.c_void_p),
         ("runtime", ctypes.POINTER(Runtime)),
     ]
 

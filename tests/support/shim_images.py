@@ -22,7 +22,7 @@ from softmetal.msl.compiler import Compiler
 
 ROOT = Path(__file__).resolve().parents[2]
 SRC = ROOT / "src"
-RUN_ROW = ctypes.CFUNCTYPE(None, ctypes.POINTER(Thread), ctypes.c_uint32)
+RUN_ROWS = ctypes.CFUNCTYPE(None, ctypes.POINTER(Thread), ctypes.c_uint32, ctypes.c_uint32)
 
 Input = tuple[str, np.ndarray]
 
@@ -112,7 +112,7 @@ class Shim:
         library = ctypes.CDLL(str(made.path))
         image = Image.in_dll(library, "softmetal_image")
         thread = Thread(launch=ctypes.pointer(made.launch))
-        RUN_ROW(image.run_row)(ctypes.byref(thread), made.count)
+        RUN_ROWS(image.run_rows)(ctypes.byref(thread), made.count, 1)
         return made.results()
 
     def check_values(self, exact: Mapping[str, object], result: str, dtype: object, /, group: int = 0, **given: object):

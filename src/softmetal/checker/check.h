@@ -39,7 +39,7 @@ void soft_check_place(const void *address, size_t nbytes, soft_u32 number, bool 
 
 /* `thread` runs from now on, and then those after it, `count` in all, before the next call: on the
  * stack from `low` to `high`, where the frames of the kernel begin (__builtin_frame_address(0) of
- * the function that calls run_row). */
+ * the function that calls run_rows). */
 void soft_check_switch(const soft_thread *thread, soft_u32 count, const void *low,
                        const void *high);
 

@@ -16,7 +16,7 @@
 
 /* ---- rows ---- */
 
-/* Threads from `first` on that are of one row and, where they are counted, of one SIMD-group. */
+/* Threads from `first` on that are of one row and of one SIMD-group. */
 SOFT_ON_FIBER static soft_u32
 count_at_once(const soft_threadgroup *group, const soft_thread *first)
 {
@@ -27,7 +27,7 @@ count_at_once(const soft_threadgroup *group, const soft_thread *first)
 
 /* Row by row; the checker wants to know whose turn it is. */
 SOFT_ON_FIBER static void
-run_group(soft_threadgroup *group, soft_thread *thread)
+run_watched(soft_threadgroup *group, soft_thread *thread)
 {
     soft_u32 count = 0;
     for (soft_u32 index = 0; index < group->placement.thread_count; index += count) {
@@ -36,10 +36,23 @@ run_group(soft_threadgroup *group, soft_thread *thread)
         }
         count = count_at_once(group, thread);
         soft_threadgroup_tell_checker(group, count);
-        group->run->image->run_row(thread, count);
-        if (group->run->is_checked) {
-            soft_check_return();
-        }
+        group->run->image->run_rows(thread, count, 1);
+        soft_check_return();
+    }
+}
+
+/* Layer by layer. */
+SOFT_ON_FIBER static void
+run_group(soft_threadgroup *group, soft_thread *thread)
+{
+    if (group->run->is_checked) {
+        run_watched(group, thread);
+        return;
+    }
+    soft_u32 width = group->placement.size[0], height = group->placement.size[1];
+    for (soft_u32 z = 0; z < group->placement.size[2]; z++) {
+        soft_placement_of(&group->placement, z * width * height, thread);
+        group->run->image->run_rows(thread, width, height);
     }
 }
 

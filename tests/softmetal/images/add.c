@@ -22,12 +22,13 @@ run_thread(const soft_thread *thread)
 }
 
 static void
-run_row(const soft_thread *first, soft_u32 count)
+run_rows(const soft_thread *first, soft_u32 count, soft_u32 rows)
 {
-    soft_thread thread = *first;
-    for (; count > 0; count--) {
+    for (soft_u32 index = 0; index < rows * count; index++) {
+        soft_thread thread = *first;
+        thread.position_in_grid[0] += index % count;
+        thread.position_in_grid[1] += index / count;
         run_thread(&thread);
-        thread.position_in_grid[0]++;
     }
 }
 
@@ -36,5 +37,5 @@ soft_image softmetal_image = {
     .argument_count = 3,
     .arguments = arguments,
     .run_thread = run_thread,
-    .run_row = run_row,
+    .run_rows = run_rows,
 };

@@ -12,11 +12,11 @@ extern __attribute__((visibility("default"))) soft_image softmetal_image;
           *)(__UINTPTR_TYPE__)(n)) /* a call's place in the code: sites go on in this order */
 #define BARRIER(n) RUNTIME->threadgroup_barrier(2, SITE(n))
 
-#define IMAGE(has_syncs_, run_thread_, run_row_) \
+#define IMAGE(has_syncs_, run_thread_, run_rows_) \
     soft_image softmetal_image = {.abi = SOFT_KERNEL_ABI, \
                                   .has_syncs = has_syncs_, \
                                   .run_thread = run_thread_, \
-                                  .run_row = run_row_}
+                                  .run_rows = run_rows_}
 
 /* Count in the grid. */
 static inline soft_u64

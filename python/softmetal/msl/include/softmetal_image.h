@@ -201,15 +201,16 @@ template <thread_fact fact> struct builtin : no_argument {
     }
 };
 
-/* `count` threads of a kernel along x.  One loop is all that calls the kernel, so that it is
+/* Rows of `count` threads of a kernel along x.  One loop is all that calls the kernel, so that it is
  * compiled once; the compiler turns it into vectors where the kernel lets it. */
 template <auto kernel, class... Binders> struct image {
     static constexpr size_t row_length = sizeof...(Binders) + 1;
     static_assert(row_length <= SOFT_MOST_PARAMETERS, "a kernel has at most 127 parameters");
-    SOFTMETAL_RUNS static void run_row(const soft_thread *first, soft_u32 count) {
-        run(kernel_type(), first, count);
+    SOFTMETAL_RUNS static void run_rows(const soft_thread *first, soft_u32 count,
+                                        soft_u32 rows) {
+        run(kernel_type(), first, count, rows);
     }
-    SOFTMETAL_RUNS static void run_thread(const soft_thread *thread) { run_row(thread, 1); }
+    SOFTMETAL_RUNS static void run_thread(const soft_thread *thread) { run_rows(thread, 1, 1); }
     /* One thread of a kernel that waits: where it is in the threadgroup, and where in the grid. */
     SOFTMETAL_ENTERS static void run_one(void *const *row, const soft_thread *origin,
                                          const soft_u32 (&in_group)[3], soft_u32 index,
@@ -261,12 +262,20 @@ template <auto kernel, class... Binders> struct image {
         kernel(static_cast<P>(given)...);
     }
     template <class... P> __attribute__((noinline)) SOFTMETAL_RUNS static void
-    run(void (*)(P...), const soft_thread *first, soft_u32 count) {
-        run_prepared<P...>(metal::make_index_sequence<sizeof...(P)>(),
-                           {{Binders::template prepare<P>(*first->launch)...}}, *first, count);
+    run(void (*)(P...), const soft_thread *first, soft_u32 count, soft_u32 rows) {
+        prepared given = {{Binders::template prepare<P>(*first->launch)...}};
+        soft_thread thread = *first;
+        for (soft_u32 row = 0; row < rows; row++) {
+            run_prepared<P...>(metal::make_index_sequence<sizeof...(P)>(), given, thread,
+                               count);
+            thread.position_in_grid[1] += 1;
+            thread.position_in_group[1] += 1;
+            thread.index += count;
+        }
     }
-    template <class... P, size_t... I> SOFTMETAL_RUNS static void
-    run_prepared(metal::index_sequence<I...>, prepared row, soft_thread first, soft_u32 count) {
+    template <class... P, size_t... I>
+    SOFTMETAL_RUNS static void run_prepared(metal::index_sequence<I...>, const prepared &row,
+                                            const soft_thread &first, soft_u32 count) {
 #pragma clang loop vectorize(enable)
         for (soft_u32 i = 0; i < count; i++) {
             soft_thread thread = first;
@@ -313,7 +322,7 @@ template <auto kernel, class... Binders> struct image {
  * `softmetal_argument_names` has their names. */
 #define SOFTMETAL_IMAGE(kernel, ...)                                                           \
     SOFTMETAL_IMAGE_OF((softmetal::image<(kernel), ##__VA_ARGS__>::run_thread),                \
-                       (softmetal::image<(kernel), ##__VA_ARGS__>::run_row), nullptr,          \
+                       (softmetal::image<(kernel), ##__VA_ARGS__>::run_rows), nullptr,         \
                        kernel, ##__VA_ARGS__)
 /* The same of a kernel that seems to wait: what its threads do is a function apart, which regions.py
  * splits. */
@@ -341,7 +350,7 @@ template <auto kernel, class... Binders> struct image {
                        (softmetal::image<(kernel), ##__VA_ARGS__>::prepare),                   \
                        kernel, ##__VA_ARGS__)
 #endif
-#define SOFTMETAL_IMAGE_OF(run_thread, run_row, prepare, kernel, ...)                          \
+#define SOFTMETAL_IMAGE_OF(run_thread, run_rows, prepare, kernel, ...)                         \
     soft_image softmetal_image = {                                                             \
         SOFT_KERNEL_ABI,                                                                       \
         0,                                                                                     \
@@ -351,7 +360,7 @@ template <auto kernel, class... Binders> struct image {
         SOFTMETAL_IS_CHECKED,                                                                  \
         SOFTMETAL_IS_COUNTING,                                                                 \
         run_thread,                                                                            \
-        run_row,                                                                               \
+        run_rows,                                                                              \
         nullptr,                                                                               \
         nullptr,                                                                               \
         nullptr,                                                                               \

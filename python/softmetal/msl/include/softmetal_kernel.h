@@ -8,7 +8,7 @@
 #ifndef SOFTMETAL_KERNEL_H
 #define SOFTMETAL_KERNEL_H
 
-#define SOFT_KERNEL_ABI 2
+#define SOFT_KERNEL_ABI 3
 #define SOFT_MOST_BUFFERS 31
 #define SOFT_MOST_THREADS 1024 /* of a threadgroup */
 #define SOFT_MOST_PARAMETERS 128
@@ -236,8 +236,9 @@ typedef struct soft_image {
     soft_u8 is_checked;
     soft_u8 is_counting; /* and then is_checked too: it stops where it would do harm */
     void (*run_thread)(const soft_thread *thread);
-    /* `count` threads along x from this one on, one after the other; not for has_syncs */
-    void (*run_row)(const soft_thread *first, soft_u32 count);
+    /* `count` threads along x from this one on, one after the other, and as many of each of the rows
+     * behind it; not for has_syncs */
+    void (*run_rows)(const soft_thread *first, soft_u32 count, soft_u32 rows);
     const soft_runtime *runtime; /* the run time sets it */
     soft_watch *watch;           /* NULL: it is not checked */
     /* NULL: it was not split.  Else nothing calls run_thread, and `prepare` fills a row of arguments. */
