@@ -439,6 +439,18 @@ def test_a_compiler_whose_disk_is_full_is_an_error_of_the_system(nothing_install
         full._link([], nothing_installed / "out.so")
 
 
+def test_the_linker_is_the_one_that_clang_names_and_is_asked_for_again_when_it_is_gone(nothing_installed):
+    told = nothing_installed / "told"
+    clang = fails(nothing_installed, f"print(open({str(told)!r}).read(), file=sys.stderr)")
+    for name in ("first", "second"):
+        linker = program(nothing_installed, name, "")
+        told.write_text(f'clang version 19.0.0\n "{linker}" "-m" "elf_x86_64" "-shared"')
+        assert clang._linker() == (str(linker),)
+        told.write_text("")
+        assert clang._linker() == (str(linker),)
+        linker.unlink()
+
+
 def test_a_source_that_speaks_of_a_full_disk_is_the_users_error(clang):
     with pytest.raises(SourceError, match="No space left on device"):
         clang.preprocess("#error No space left on device\n")

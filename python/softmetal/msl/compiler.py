@@ -214,11 +214,19 @@ class Compiler:
         """Against the C library that this process has, by its path: clang may lack what finds it."""
         from .child import loaded_libraries
 
-        files = ["-o", str(out), *map(str, objects), *loaded_libraries()]
+        self._run(["-shared", *LINK, "-o", str(out), *map(str, objects), *loaded_libraries()], self._linker())
+
+    def _linker(self) -> tuple[str, ...]:
+        """The linker that clang would start: to start clang for that takes as long as to link."""
         if _is_zig(self.command):
-            self._run(["-shared", *LINK, *files], (*self.command[:-1], "ld.lld"))
-        else:
-            self._run(["--no-default-config", "-shared", "-nostdlib", *(f"-Wl,{flag}" for flag in LINK), *files])
+            return (*self.command[:-1], "ld.lld")
+        key = ["linker", self.identity]
+        remembered = (cache.read(key) or b"").decode()
+        if not os.access(remembered, os.X_OK):
+            said = self._run(["--no-default-config", "-###", "-shared", os.devnull])  # "/usr/bin/ld" "-shared" ...
+            remembered = said.rpartition("\n")[2].split()[0].strip('"')
+            cache.write(key, remembered.encode())
+        return (remembered,)
 
     def _compile(self, arguments: list[str], text: str, source: str | None) -> str:
         from .child import run
@@ -239,8 +247,8 @@ class Compiler:
             raise CompilerError(self._failure(code, errors))
         return output
 
-    def _run(self, arguments: list[str], command: tuple[str, ...] | None = None) -> None:
-        """Run the compiler, or zig's linker, on files of our own: of what goes wrong, only Undefined is the user's."""
+    def _run(self, arguments: list[str], command: tuple[str, ...] | None = None) -> str:
+        """Run the compiler, or a linker, on files of our own: of what goes wrong, only Undefined is the user's."""
         from .child import run
 
         code, _, errors = run([*(command or self.command), *arguments], "")
@@ -250,6 +258,7 @@ class Compiler:
             raise Undefined(missing)
         if code:
             raise CompilerError(self._failure(code, errors))
+        return errors.strip()
 
     def _failure(self, code: int, errors: str) -> str:
         from .child import signal_name
