@@ -92,9 +92,10 @@ LANGUAGE = [
 _PLAIN = ["-O2"]
 #: For the first run of a plain image of a kernel that waits: regions.py reads single threads.
 NO_VECTORS = ["-fno-vectorize", "-fno-slp-vectorize"]
-#: For its second run.
+#: For its second run.  The first one has optimised what a thread does.
 SPLIT = [
-    *_PLAIN,
+    "-O1",
+    "-fvectorize",
     "-fno-math-errno",
     "-fno-trapping-math",
     "-mllvm",
