@@ -130,13 +130,6 @@ make_arguments(const soft_recorded_launch *told)
     return arguments;
 }
 
-/* How the threads of a threadgroup take turns. */
-static const char *
-way_of(const soft_image *image)
-{
-    return image->regions != NULL ? "regions" : image->has_syncs ? "fibers" : "rows";
-}
-
 static void
 tell_launch(const soft_recorded_launch *told)
 {
@@ -149,9 +142,9 @@ tell_launch(const soft_recorded_launch *told)
                Py_BuildValue("{s:s,s:N,s:O,s:s,s:O,s:(III),s:(III),s:d,s:N}", "kernel",
                              told->kernel, "image", PyUnicode_DecodeFSDefault(told->image_path),
                              "checked", told->image->is_checked ? Py_True : Py_False, "runs_as",
-                             way_of(told->image), "done", told->is_done ? Py_True : Py_False,
-                             "grid", grid[0], grid[1], grid[2], "group", group[0], group[1],
-                             group[2], "seconds", (double)told->ns / 1e9, "arguments",
+                             told->runs_as, "done", told->is_done ? Py_True : Py_False, "grid",
+                             grid[0], grid[1], grid[2], "group", group[0], group[1], group[2],
+                             "seconds", (double)told->ns / 1e9, "arguments",
                              make_arguments(told)));
     softmetal_turn_end(&turn);
 }

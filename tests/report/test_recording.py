@@ -154,23 +154,25 @@ def test_a_record_is_bounded(reported, monkeypatch):
     assert result["lost"] >= 6 - 3 * records
 
 
-WAYS = {
-    "rows": "x[i] = 7;",
-    "regions": "x[i] = simd_sum(7);",
-    "fibers": "x[i] = waits(3);",
-}
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_plain_launch_is_recorded_as_not_checked_with_the_way_that_it_runs(reported, metal_settings, way):
+@pytest.mark.parametrize(
+    ("body", "seed", "way"),
+    [
+        ("x[i] = 7;", None, "rows"),
+        ("x[i] = 7;", 1, "fibers"),
+        ("x[i] = simd_sum(7);", None, "regions"),
+        ("x[i] = simd_sum(7);", 1, "regions"),
+        ("x[i] = waits(3);", None, "fibers"),
+    ],
+)
+def test_a_plain_launch_is_recorded_as_not_checked_with_the_way_that_it_runs(reported, metal_settings, body, seed, way):
     text = (
         METAL
         + "static int waits(int n) { threadgroup_barrier(mem_flags::mem_none); return n > 0 ? waits(n - 1) * waits(n - 2) : n; }\n"
-        "kernel void plain(device int *x, uint i [[thread_position_in_grid]]) { " + WAYS[way] + " }"
+        "kernel void plain(device int *x, uint i [[thread_position_in_grid]]) { " + body + " }"
     )
 
     def run():
-        metal_settings(kernel_check=0)
+        metal_settings(kernel_check=0, seed=seed)
         md.kernel(text)(md.zeros(8, "int32"), n=8)
 
     (one,) = reported(run)["kernels"]

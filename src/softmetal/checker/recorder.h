@@ -26,6 +26,8 @@ typedef struct soft_recorded_launch {
     const char *kernel, *image_path;
     const soft_image *image;
     const soft_launch *launch;
+    const char
+        *runs_as; /* how the threads of a threadgroup took turns: rows, regions, fibers */
     uint64_t ns;
     bool is_done; /* else it was stopped, or a race was found */
 } soft_recorded_launch;

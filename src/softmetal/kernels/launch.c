@@ -313,8 +313,17 @@ soft_image_run(soft_loaded_image *image, const soft_launch *launch, char *error,
     }
     soft_threadgroup_give_back(group);
     if (recorder != NULL) {
-        recorder->launch(&(soft_recorded_launch){image->name, image->path, facts, launch,
-                                                 soft_monotonic_ns() - begin_ns, is_done});
+        recorder->launch(&(soft_recorded_launch){
+            .kernel = image->name,
+            .image_path = image->path,
+            .image = facts,
+            .launch = launch,
+            .runs_as = !work.run.is_straight    ? "fibers"
+                       : facts->regions != NULL ? "regions"
+                                                : "rows",
+            .ns = soft_monotonic_ns() - begin_ns,
+            .is_done = is_done,
+        });
     }
     return is_done;
 }
