@@ -1,0 +1,32 @@
+"""examples/findings: each program prints the number that a published kernel gives, the right one, and what the mend gives."""
+
+import importlib.util
+import os
+import re
+
+import fetched_data
+import pytest
+from children import output_of
+from places import ROOT, python_path
+
+pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_kernels, pytest.mark.needs_numpy]
+
+FOLDER = ROOT / "examples" / "findings"
+PAGE = (ROOT / "docs" / "findings.md").read_text()
+#: The package that a program takes its kernels from, where they are not its own.
+OF = {"mlx_fft": "mlx", "mlx_lm_losses": "mlx", "torch_numbers": "torch"}
+PRINTED = re.compile(r"(.+): published (.+), right (.+), mended (.+)")
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("*.py")))
+def test_what_is_published_is_wrong_and_the_mend_is_right(name):
+    path = [python_path()]
+    if name in OF and importlib.util.find_spec(OF[name]) is None:
+        pytest.skip(f"needs {OF[name]}")
+    if name == "mlx_lm_losses":
+        path.append(str(fetched_data.folder("mlx-lm")))
+    printed = output_of(FOLDER / f"{name}.py", PYTHONPATH=os.pathsep.join(path), SOFTMETAL_KERNEL_CHECK="0")
+    for line in printed.splitlines():
+        _, published, right, mended = PRINTED.fullmatch(line).groups()
+        assert published != right == mended, line
+    assert printed and f"examples/findings/{name}.py" in PAGE
