@@ -15,6 +15,9 @@ FOLDER = ROOT / "examples" / "findings"
 PAGE = (ROOT / "docs" / "findings.md").read_text()
 #: The package that a program takes its kernels from, where they are not its own.
 OF = {"mlx_fft": "mlx", "mlx_lm_losses": "mlx", "torch_numbers": "torch"}
+#: A text for the project's tracker shows what its program prints.
+WITH_A_TEXT = {"mlx_fft", "mlx_layer_norm", "mlx_lm_losses", "torch_quantized", "torch_scan"}
+UPSTREAM = ROOT / "docs" / "upstream"
 PRINTED = re.compile(r"(.+): published (.+), right (.+), mended (.+)")
 
 
@@ -30,3 +33,5 @@ def test_what_is_published_is_wrong_and_the_mend_is_right(name):
         _, published, right, mended = PRINTED.fullmatch(line).groups()
         assert published != right == mended, line
     assert printed and f"examples/findings/{name}.py" in PAGE
+    if name in WITH_A_TEXT:
+        assert f"```text\n{printed}```" in (UPSTREAM / f"{name}.md").read_text()
