@@ -103,7 +103,13 @@ def test_a_race_is_in_sarif_at_its_line_and_fails_the_job_until_it_is_mended(run
 
 
 @pytest.mark.needs_torch
-def test_without_the_check_a_program_has_mps_and_its_own_words(runner):
+def test_without_the_check_tests_and_programs_have_mps(runner):
+    (asked,) = [step["with"] for step in steps_of(PAGES["docs/ci_without_a_mac.md"]) if step["uses"] == OWN]
+    (runner.checkout / "tests").mkdir()
+    test = "import torch\n\ndef test_it():\n    assert torch.ones(2, device='mps').sum().item() == 2\n"
+    (runner.checkout / "tests/test_it.py").write_text(test)
+    done = runner("Run", asked)
+    assert (done.returncode, "1 passed" in done.stdout) == (0, True), done.stdout + done.stderr
     program = "import sys, torch; print(torch.ones(2, device='mps').sum().item(), sys.argv[1:])"
     (runner.checkout / "program.py").write_text(program)
     done = runner("Run", {"run": "program.py --name 'two words'", "check": False})
