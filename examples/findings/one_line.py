@@ -20,6 +20,13 @@ LINES = [
         "exp(-FLT_MAX / 2 - -FLT_MAX / 2)",
         1,
     ),
+    (
+        "mistral.rs, bnb_dequantize.metal:117",
+        "uint block = 0, i = 32, size = 64",
+        "block / (size / 2)",
+        "i / (size / 2)",
+        1,
+    ),
     ("candle, affine.metal:48", "long x = 16777217", "float(x) * 1.0f - 16777216.0f", "x * 1 - 16777216", 1),
     ("candle, indexing.metal:59", "uint i = 100, n = 300", "min(i, uint(uchar(n - 1)))", "min(i, n - 1)", 100),
     ("llama.cpp, mul_mv.metal:987", "half a = 300, b = 300", "float(a * b)", "float(a) * float(b)", 90000),
