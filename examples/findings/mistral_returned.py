@@ -1,6 +1,6 @@
-"""mistral.rs' gated delta rule and mxfp4: threads without a column return, and nobody loads their part of what all read.
+"""mistral.rs' gated delta rule and mxfp4: threads without a column return, and nobody loads their part.
 
-The kernel is this project's, with the mistake alone: 64 threads load 64 ones, of which each of 48 columns takes the sum.
+The kernel is this project's, with the mistake alone: 64 threads load ones, whose sum each of 48 columns takes.
 """
 
 import numpy as np
@@ -10,7 +10,8 @@ import softmetal
 
 SOURCE = """#include <metal_stdlib>
 using namespace metal;
-kernel void sums(device const float *k, device float *out, constant uint &columns, uint t [[thread_index_in_threadgroup]]) {{
+kernel void sums(device const float *k, device float *out, constant uint &columns,
+                 uint t [[thread_index_in_threadgroup]]) {{
     threadgroup float shared[64];
     {begin}
     shared[t] = k[t];
