@@ -83,9 +83,10 @@ lint: $(VENV)/lint.stamp build
 	git ls-files -z '*.[chm]' '*.cpp' | xargs -0 $(VENV)/bin/clang-format --dry-run --Werror
 	$(PY) -m mypy
 	$(VENV)/bin/basedpyright --pythonpath $(PY)
-	$(VENV)/bin/zizmor --quiet --offline .github
+	$(VENV)/bin/zizmor --quiet --offline .github action.yml
 	set -e; check() { $(VENV)/bin/check-jsonschema --quiet --builtin-schema "vendor.$$@"; }; \
 	    check github-workflows .github/workflows/*.yml; \
+	    check github-actions action.yml; \
 	    check github-issue-forms .github/ISSUE_TEMPLATE/[!c]*.yml; \
 	    check github-issue-config .github/ISSUE_TEMPLATE/config.yml; \
 	    check dependabot .github/dependabot.yml; \

@@ -24,6 +24,7 @@ PAGES = {
 }
 #: Pages for those who work on the code: the site links to the repository instead.
 LEFT_OUT = {DOCS / "inside" / f"{name}.md" for name in ("bridge_review", "kernels", "on_a_mac", "protocol")}
+LEFT_OUT |= {*(DOCS / "upstream").glob("*.md")}
 FENCE = re.compile(r"^( *(?:```+|~~~+)).*?^\1[ ]*$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\((?![a-z]+:|#|<)([^)\s]+)\)")
 

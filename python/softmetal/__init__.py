@@ -4,6 +4,7 @@
 
 metal_dlpack uses the software Metal where there is no Metal.  On a Mac is_present() is False, torch_mps() and
 mlx_kernels() do nothing, and every other function here raises SoftwareMetalMissing.
+PYTEST_DONT_REWRITE: `python -m softmetal -m pytest` imports it first, and pytest would warn.
 """
 
 from __future__ import annotations

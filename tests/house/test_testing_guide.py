@@ -14,7 +14,7 @@ import softmetal
 
 GUIDE = (DOCS / "testing.md").read_text()
 PLUGIN = GUIDE[GUIDE.index("## Options") :]
-SWITCH_ON = recipe("softmetal.md", "## PyTorch on mps")
+SWITCH_ON = recipe("ci_without_a_mac.md", "# mps in CI without a Mac")
 FILES = dict(re.findall(r"```(?:python|toml)\n# (\w+\.\w+)\n(.*?)```", GUIDE, re.DOTALL))
 
 pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_numpy, pytest.mark.needs_no_sanitizer]

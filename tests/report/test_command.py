@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from children import run_child
+from children import output_of, run_child
 from racing_program import CLEAN, LINES, RACE, RACY
 
 pytestmark = [pytest.mark.needs_kernels, pytest.mark.needs_softmetal]
@@ -223,3 +223,14 @@ def test_a_report_that_cannot_be_written_at_the_end_is_said(tmp_path):
     done = run_child([*RUNNER, "--report", "gone/r.json", str(path)], cwd=tmp_path)
     assert done.returncode == 1
     assert "the report cannot be written to" in done.stderr
+
+
+def test_pytest_warns_of_nothing_that_the_runner_has_imported_first():
+    """It looks at the packages of an installed wheel; where warnings are errors, the run would end there."""
+    output_of("""
+        import sys
+        import softmetal.running.program
+        ours = {name for name in sys.modules if "." not in name and name.lstrip("_").startswith(("metal_dlpack", "softmetal"))}
+        assert ours > {"metal_dlpack", "softmetal"}
+        assert [name for name in ours if "PYTEST_DONT_REWRITE" not in sys.modules[name].__doc__] == []
+    """)

@@ -177,3 +177,29 @@ def test_a_conftest_finds_the_device_when_it_is_imported(tmp_path, words, enviro
     done = run_child([*words, "-q", "-p", "no:cacheprovider"], cwd=tmp_path, **{"PYTEST_ADDOPTS": None, **environment})
     assert "1 passed" in done.stdout, done.stdout + done.stderr
     assert "warning" not in done.stdout
+
+
+ASKS = """
+import platform, sys, torch
+asks = "asked = [platform.processor(), platform.machine()]"
+library, compiler = ({"__name__": name, "platform": platform} for name in ("library", "torch._inductor.cpu_vec_isa"))
+exec(asks, library), exec(asks, compiler)
+truly = platform.uname()
+print(*library["asked"], compiler["asked"] == [truly.processor, truly.machine], sys.platform)
+"""
+
+
+@pytest.mark.parametrize("setting", ["1", "0"])
+def test_a_library_that_asks_for_the_processor_of_a_mac_gets_it_where_that_is_wanted(setting):
+    printed = output_of(ASKS, SOFTMETAL_TORCH="1", SOFTMETAL_LIKE_A_MAC=setting)
+    assert printed.endswith(" True linux\n") and printed.startswith("arm arm64 ") == (setting == "1")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("way", ["variable", "runner"])
+def test_the_ranks_of_torchrun_have_it(tmp_path, way):
+    (tmp_path / "rank.py").write_text("import torch; print(torch.ones(2, device='mps').sum().item())")
+    words = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "rank.py"]
+    words = words if way == "variable" else [*RUNNER, *words]
+    done = run_child(words, cwd=tmp_path, SOFTMETAL_TORCH="1" if way == "variable" else None)
+    assert (done.returncode, done.stdout.split()) == (0, ["2.0", "2.0"]), done.stderr

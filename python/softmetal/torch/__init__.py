@@ -61,6 +61,7 @@ def commit() -> None:
 
 def _installed(torch: Any) -> ctypes.PyDLL:
     from .building import library
+    from .like_a_mac import answer_if_asked
     from .python_side import complete
 
     if torch._C._has_mps:
@@ -69,4 +70,5 @@ def _installed(torch: Any) -> ctypes.PyDLL:
     loaded.torch_mps_install.argtypes = [ctypes.py_object, ctypes.py_object]
     loaded.torch_mps_install(torch._C, _core._softmetal_torch)
     complete(torch, str(loaded._name))
+    answer_if_asked()
     return loaded
