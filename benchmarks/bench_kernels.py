@@ -8,7 +8,8 @@ beside one need two processors that are idle.  Targets: a launch from Python at 
 and MLX's smallest operation on the CPU are there as a scale), a kernel compiled within 1 s and loaded from the cache
 within 50 ms, in a process that has made none before; an addition of 10 million float32 at most twice NumPy's time on
 one thread; a barrier at most 30 ns a thread; two threads at least 1.6 times as fast as one, where there are two
-processors; the checker at most 20 times slower, for each kernel of checked.metal.
+processors; the checker at most 20 times slower, for each kernel of checked.metal, where threads take turns without it
+too: a kernel that waits is not split into regions for that (bench_beside_pocl.py has what those bring).
 
 Barriers, two threads and the checker are the software Metal's and left out on a Mac.  --check fails where a line is
 slow.
@@ -26,6 +27,7 @@ import numpy as np
 
 import metal_dlpack as md
 import softmetal
+from softmetal.msl import regions
 
 HEAD = "#include <metal_stdlib>\nusing namespace metal;\n"
 ADD = (
@@ -197,6 +199,11 @@ def two_threads() -> Iterator[Line]:
 
 def checking() -> Iterator[Line]:
     """The kernels of checked.metal, each beside itself unchecked: the same arguments, its first one written."""
+
+    def refused(text: str) -> str:
+        raise regions.CannotSplit("asked for")
+
+    split, regions.split_at_waits = regions.split_at_waits, refused
     rng, count, side, n = np.random.default_rng(0), 1 << 20, 1024, 96
     items, picture = {"threads": count, "group": 256}, {"threads": (side, side), "group": (16, 16)}
     x, y, out = (md.zeros(count) for _ in range(3))
@@ -219,7 +226,7 @@ def checking() -> Iterator[Line]:
         "sorted_16": ([out, md.asarray(rng.random(count, "float32"))], {"threads": count // 16, "group": 256}),
         "matmul": ([*square, n], {"threads": (n, n), "group": (16, 16)}),
     }
-    source = (Path(__file__).parent / "checked.metal").read_text()
+    source = f"{(Path(__file__).parent / 'checked.metal').read_text()}// on fibers\n"  # another entry of the cache
     softmetal.configure(kernel_threads=1)
 
     def launched(name: str, is_checked: bool) -> Callable[[], object]:
@@ -237,6 +244,7 @@ def checking() -> Iterator[Line]:
         plain, checked = smallest(20, launched(name, False), launched(name, True))
         yield f"{name}, checked beside not", checked / plain, "times", 20, "most"
     softmetal.configure(kernel_check=None)
+    regions.split_at_waits = split
 
 
 PARTS = [launches, compiling, additions]
