@@ -152,6 +152,30 @@ def test_a_child_heeds_the_program_s_silences(tmp_path):
     assert report["unused_silences"] == []
 
 
+SUB_INTERPRETER = """
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+kind = () if sys.version_info < (3, 13) else ("legacy",)
+other = interpreters.create(*kind)
+interpreters.run_string(other, '''
+import metal_dlpack as md
+x = md.zeros(64)
+md.kernel("kernel void f(device float *x, uint i [[thread_position_in_grid]]) { x[i] = i; }")(x, n=64)
+''')
+"""
+
+
+def test_a_sub_interpreter_that_is_left_to_the_end_leaves_no_report_of_its_own(tmp_path):
+    """Its end comes behind the program's, where nobody may wait."""
+    (tmp_path / "program.py").write_text("import sys\nimport metal_dlpack\n" + SUB_INTERPRETER)
+    done = run_child(["-m", "softmetal", "--check", "--report", "r.json", "program.py"], cwd=tmp_path, timeout=60)
+    assert done.returncode == 0, done.stderr
+    (kernel,) = json.loads((tmp_path / "r.json").read_text())["kernels"]
+    assert (kernel["name"], kernel["launches"]) == ("f", 1)
+
+
 def test_without_a_report_nothing_waits_for_the_children(tmp_path):
     """Nor do they, or a program that the runner starts, import anything of it."""
     (tmp_path / "p.py").write_text(

@@ -154,6 +154,29 @@ def test_a_record_is_bounded(reported, monkeypatch):
     assert result["lost"] >= 6 - 3 * records
 
 
+def test_what_is_meant_so_takes_no_room_from_what_is_found(reported, monkeypatch, capfd):
+    """The first two of each are kept; the others are counted and told once, however often they come."""
+    monkeypatch.setattr(recording, "MOST_FINDINGS", 2)
+    meant = "".join(f"x[{item}] = i; // softmetal: benign so\n" for item in range(5))
+    kernel = md.kernel(
+        f"kernel void k(device uint *x, uint i [[thread_position_in_grid]]) {{\n{meant}"
+        + "".join(f"x[{item}] = i;\n" for item in range(5, 10))
+        + "}"
+    )
+
+    def run():
+        x = md.zeros(16, "uint32")
+        for _ in range(3):
+            kernel(x, n=2)
+        x.device.synchronize()
+
+    result = reported(run)
+    assert sorted(one["silenced"] is None for one in result["findings"]) == [False, False, True, True]
+    assert [one["launches"] for one in result["findings"]] == [3] * 4
+    assert result["lost"] == 3 + 3
+    assert capfd.readouterr().err.count("two threads write") == 5
+
+
 @pytest.mark.parametrize(
     ("body", "seed", "way"),
     [

@@ -147,6 +147,16 @@ def test_a_report_of_several_processes_counts_what_is_the_same_once(report):
     }
 
 
+def test_what_had_no_room_is_said_in_each_form(report, tmp_path):
+    said = "8,976 are not in this report."
+    for lost in (0, 8976):
+        report["lost"] = lost
+        forms = [text.text_of(report), *(written(report, tmp_path / f"{lost}.{end}") for end in ("html", "sarif"))]
+        assert [form.count(said) for form in forms] == [bool(lost)] * 3
+    schema = json.loads(fetched_data.file("sarif-2.1.0").read_text())
+    jsonschema.validators.validator_for(schema)(schema).validate(json.loads(forms[-1]))
+
+
 def test_a_failed_write_leaves_the_old_file(report, tmp_path):
     path = tmp_path / "r.json"
     path.write_text("old")

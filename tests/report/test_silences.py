@@ -61,6 +61,23 @@ def test_a_comment_without_a_reason_is_refused(reported):
     assert [line_at(one["where"]) for one in result["refused_silences"]] == ["    flag[0] = i; %s"]
 
 
+@pytest.mark.parametrize(("meant", "kind"), [(40, "race"), (100, "checker-memory")])
+def test_many_silences_hide_nothing_in_a_launch(reported, meant, kind):
+    """What has no room beside them is found, or the launch says that it may be there."""
+    lines = "".join(f"x[{item}] = i; // softmetal: benign so\n" for item in range(meant))
+    head = "kernel void k(device uint *x, uint i [[thread_position_in_grid]])"
+    kernel = md.kernel(f"{head} {{\n{lines}x[{meant}] = i;\n}}")
+
+    def run():
+        x = md.zeros(meant + 1, "uint32")
+        kernel(x, n=2)
+        x.device.synchronize()
+
+    result = reported(run)
+    assert [one["kind"] for one in result["findings"] if one["silenced"] is None] == [kind]
+    assert len(result["findings"]) > 40
+
+
 @pytest.mark.parametrize("above", ["int k = 0; // softmetal: benign not of that line", "// softmetal: harmless"])
 def test_what_is_no_comment_of_the_line_silences_nothing(reported, above):
     assert [one["silenced"] for one in reported(lambda: run(source(above)))["findings"]] == [None]

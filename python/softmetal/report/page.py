@@ -39,6 +39,7 @@ def page_of(report: Report) -> str:
         element("h1", "Kernels and what was found in them"),
         element("p", _verdict(found), " ", text.summary(report).partition("; ")[0]),
         element("p", element("code", " ".join(report["program"])), class_="quiet"),
+        *(element("p", sentence) for sentence in text.lost(report)),
         *(_finding(report, number, one) for number, one in enumerate(found, 1)),
         *([element("h2", "Advice")] if text.advice(report) else []),
         *(_advice(report, one) for one in text.advice(report)),

@@ -17,9 +17,10 @@ from metal_dlpack.language import literals
 
 from . import places, silences
 
-#: The limit for one OS thread.
+#: The limits for one OS thread; of findings, for those that count and for those that do not.
 MOST_KERNELS = 4096
 MOST_FINDINGS = 1024
+MOST_BEYOND = 65536
 
 
 @dataclass
@@ -60,6 +61,8 @@ class Record:
 
     kernels: dict[str, KernelRecord] = field(default_factory=dict)  # by image
     findings: dict[tuple[Any, ...], FindingRecord] = field(default_factory=dict)
+    kept: dict[bool, int] = field(default_factory=lambda: {False: 0, True: 0})  # how many; True: they are meant so
+    beyond: set[int] = field(default_factory=set)  # hashes of the findings that had no room
     pending: list[FindingRecord] = field(default_factory=list)  # of the launch that ends now
     lost: int = 0  # launches and findings that had no room
 
@@ -117,9 +120,10 @@ def finding(told: dict[str, Any]) -> bool:
     kept = record.findings.get(key)
     is_news = kept is None
     if kept is None:
-        if len(record.findings) >= MOST_FINDINGS:
-            record.lost += 1
-            return True
+        is_meant = bool(told["silenced"] or told["advice"])  # however many these are, what fails a run has its room
+        if record.kept[is_meant] >= MOST_FINDINGS:
+            return _is_news_beyond(record, hash(key))
+        record.kept[is_meant] += 1
         if told["silenced"]:
             rows = (silences.of_row(told["image"], place[0]) for place in told["places"])
             told["silence"] = next((one for one in rows if one is not None), None)
@@ -127,6 +131,15 @@ def finding(told: dict[str, Any]) -> bool:
     kept.times += told["times"]
     if not any(one is kept for one in record.pending):
         record.pending.append(kept)
+    return is_news
+
+
+def _is_news_beyond(record: Record, key: int) -> bool:
+    """Count a finding that has no room, once."""
+    is_news = key not in record.beyond and len(record.beyond) < MOST_BEYOND
+    if is_news:
+        record.beyond.add(key)
+        record.lost += 1
     return is_news
 
 

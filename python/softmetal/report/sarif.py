@@ -114,9 +114,15 @@ def sarif_of(report: Report) -> dict[str, Any]:
                 "columnKind": "unicodeCodePoints",
                 "originalUriBaseIds": {ROOT: {"uri": Path(report["root"]).as_uri().rstrip("/") + "/"}},
                 "results": [_result(one, kinds) for one in report["findings"]],
+                **_lost(report),
             }
         ],
     }
+
+
+def _lost(report: Report) -> dict[str, Any]:
+    said = [{"level": "warning", "message": {"text": sentence}} for sentence in text.lost(report)]
+    return {"invocations": [{"executionSuccessful": True, "toolExecutionNotifications": said}]} if said else {}
 
 
 def _rule(kind: str) -> dict[str, Any]:

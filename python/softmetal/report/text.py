@@ -54,8 +54,13 @@ def _lines(report: Report) -> Iterator[str]:
         yield f"{silence['where']}: `softmetal: benign` has no reason and silences nothing; write one behind it."
     for silence in report["unused_silences"]:
         yield f"{silence['where']}: nothing was found there, so this silence is not needed: {silence['reason']}"
-    if report["lost"]:
-        yield f"There were too many kernels or findings: {report['lost']:,} are not in this report."
+    yield from lost(report)
+
+
+def lost(report: Report) -> list[str]:
+    """What had no room, in a sentence."""
+    many = f"There were too many kernels or findings: {report['lost']:,} are not in this report."
+    return [many] if report["lost"] else []
 
 
 def summary(report: Report) -> str:

@@ -143,7 +143,8 @@ class Child(Ending):
 
 def begin_as_child() -> None:
     """In a process that has processes.VARIABLE."""
-    if processes.begin():
+    is_main = _core._softmetal_torch is not None  # of a sub-interpreter the main one's report has all
+    if is_main and processes.begin():
         Child().begin()
 
 

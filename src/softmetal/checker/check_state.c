@@ -206,12 +206,61 @@ is_said_elsewhere(const soft_findings *findings, size_t index, char (*lines)[SOF
     return false;
 }
 
+static bool
+is_room(const soft_finding *finding)
+{
+    return finding->kind == SOFT_FOUND_NO_MEMORY && finding->first == SOFT_ROOM_IS_MEANT;
+}
+
 /* After these the kernel went on to its end. */
 static bool
 is_survived(const soft_finding *finding)
 {
     return finding->kind == SOFT_FOUND_RACE || finding->kind == SOFT_FOUND_GROUP_RACE ||
-           is_unwritten(finding) || is_single(finding);
+           is_unwritten(finding) || is_single(finding) || is_room(finding);
+}
+
+/* How a launch's findings are told. */
+typedef struct soft_telling {
+    const soft_check_launch *launch;
+    char *error; /* the first sentence that fails the launch */
+    size_t nbytes;
+    bool fails, is_heard; /* heard: one counts that is not silenced */
+} soft_telling;
+
+/* `lines` and `shown`: of its two places. */
+static void
+tell(soft_telling *telling, const soft_finding *finding, char (*lines)[SOFT_LINE_NBYTES],
+     char (*shown)[SOFT_LINE_NBYTES], bool is_silent, const char *end)
+{
+    const soft_check_launch *launch = telling->launch;
+    const softmetal_recorder *recorder = soft_recorder_current();
+    bool only_reports = soft_settings_get(SOFT_KERNEL_CHECK) == SOFT_CHECK_REPORT;
+    char what[SOFT_TEXT_NBYTES], text[TEXT_NBYTES];
+    soft_finding_describe(finding, launch->image, what);
+    compose(finding, launch->kernel, what, shown, text);
+    bool is_news = true;
+    if (recorder != NULL) {
+        is_news = recorder->finding(
+            &(soft_recorded_finding){launch->kernel, launch->image_path, launch->image, finding,
+                                     what, (const char (*)[SOFT_LINE_NBYTES])lines, is_silent});
+    }
+    if (finding->is_advice) {
+        return;
+    }
+    if (!is_survived(finding) || !(is_silent || only_reports)) {
+        if (!telling->fails) {
+            snprintf(telling->error, telling->nbytes, "%s", text);
+        }
+        telling->fails = true;
+    }
+    if (!is_silent) {
+        bool is_told_later = recorder != NULL || only_reports;
+        telling->is_heard = true;
+        (!is_news        ? soft_validation_again
+         : is_told_later ? soft_validation_print
+                         : soft_validation_insist)(SOFT_REPORT_KERNEL, "%s%s", text, end);
+    }
 }
 
 bool
@@ -221,41 +270,20 @@ soft_findings_say(const soft_findings *findings, const soft_check_launch *launch
     char lines[MOST_PLACES][SOFT_LINE_NBYTES], shown[MOST_PLACES][SOFT_LINE_NBYTES];
     bool is_silenced[MOST_PLACES];
     name_lines(findings, launch->image_path, lines, shown, is_silenced);
-    const softmetal_recorder *recorder = soft_recorder_current();
-    bool fails = false,
-         only_reports = soft_settings_get(SOFT_KERNEL_CHECK) == SOFT_CHECK_REPORT;
+    soft_telling telling = {.launch = launch, .error = error, .nbytes = nbytes};
     for (size_t i = 0; i < findings->count; i++) {
-        if (is_said_elsewhere(findings, i, lines)) {
-            continue;
-        }
-        const soft_finding *finding = &findings->list[i];
-        bool is_silent = is_silenced[2 * i] || is_silenced[2 * i + 1];
-        char what[SOFT_TEXT_NBYTES], text[TEXT_NBYTES];
-        soft_finding_describe(finding, launch->image, what);
-        compose(finding, launch->kernel, what, &shown[2 * i], text);
-        bool is_news = true;
-        if (recorder != NULL) {
-            is_news = recorder->finding(&(soft_recorded_finding){
-                launch->kernel, launch->image_path, launch->image, finding, what,
-                (const char (*)[SOFT_LINE_NBYTES]) & lines[2 * i], is_silent});
-        }
-        if (finding->is_advice) {
-            continue;
-        }
-        if (!is_survived(finding) || !(is_silent || only_reports)) {
-            if (!fails) {
-                snprintf(error, nbytes, "%s", text);
-            }
-            fails = true;
-        }
-        if (!is_silent) {
+        if (!is_said_elsewhere(findings, i, lines)) {
             bool is_last = findings->has_more && i + 1 == findings->count;
-            bool is_told_later = recorder != NULL || only_reports;
-            (!is_news        ? soft_validation_again
-             : is_told_later ? soft_validation_print
-                             : soft_validation_insist)(SOFT_REPORT_KERNEL, "%s%s", text,
-                                                       is_last ? " (There are more.)" : "");
+            tell(&telling, &findings->list[i], &lines[2 * i], &shown[2 * i],
+                 is_silenced[2 * i] || is_silenced[2 * i + 1],
+                 is_last ? " (There are more.)" : "");
         }
     }
-    return fails;
+    if (findings->has_more && !telling.is_heard) {
+        soft_finding none_left = {.kind = SOFT_FOUND_NO_MEMORY,
+                                  .first = SOFT_ROOM_IS_MEANT,
+                                  .times = 1};
+        tell(&telling, &none_left, lines, shown, false, "");
+    }
+    return telling.fails;
 }

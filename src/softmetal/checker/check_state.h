@@ -33,7 +33,7 @@
 #include "softmetal/checker/fresh.h"
 #include "softmetal/fiber.h"
 
-#define SOFT_MOST_FINDINGS 16
+#define SOFT_MOST_FINDINGS 64
 
 typedef struct soft_findings {
     soft_finding list[SOFT_MOST_FINDINGS];

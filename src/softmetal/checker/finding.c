@@ -262,8 +262,10 @@ soft_finding_describe(const soft_finding *finding, const soft_image *image,
         break;
     default:
         snprintf(text, SOFT_TEXT_NBYTES, "%s",
-                 finding->first == 0
-                     ? "the checker has no memory left"
+                 finding->first == 0 ? "the checker has no memory left"
+                 : finding->first == SOFT_ROOM_IS_MEANT
+                     ? "a launch does more that is a finding than there is room for, and all "
+                       "that is kept is meant so; mend some of it, or launch less at once"
                      : "a SIMD-group does more between two places where its lanes meet than "
                        "there is room for to count; launch it with shorter loops");
     }

@@ -79,12 +79,14 @@ typedef struct soft_finding {
     /* NULL, STRAY, FAULT: the address.  MISALIGNED: how far past a multiple, of what.  ARRAY,
      * VECTOR: the index, and how many items there are.  SHIFT: by how much, and the bits of the
      * number.  LANE: the lane, and how many its group has.  UNWRITTEN_OUTPUT: how many items, and the
-     * last one.  OVERDUE: seconds.  NO_MEMORY: not 0, if a loop is too long to be counted. */
+     * last one.  OVERDUE: seconds.  NO_MEMORY: 1, if a loop is too long to be
+     * counted; SOFT_ROOM_IS_MEANT, if silenced findings took all the room. */
     uint64_t first, second;
     uint64_t times;    /* in this launch */
     const char *given; /* TYPE, STRIDES: how the sentence ends; borrowed from the launch */
 } soft_finding;
 
+#define SOFT_ROOM_IS_MEANT 2
 #define SOFT_TEXT_NBYTES 640
 
 /* What is wrong: no line, no thread.  `image` has the names of the arguments. */
