@@ -78,9 +78,8 @@ def test_a_clang_that_is_too_old_is_passed_over_and_named_when_there_is_no_other
 
 def test_what_softmetal_cxx_names_is_taken_alone_with_its_arguments(nothing_installed, monkeypatch):
     says(nothing_installed, "clang++", "19.1.0")
-    wrapper = program(
-        nothing_installed, "wrapper", "import sys; print('clang version 18.0.0' if sys.argv[1] == '--x' else '')"
-    )
+    text = "import sys; print('clang version 18.0.0' if sys.argv[1] == '--x' else '')"
+    wrapper = program(nothing_installed, "wrapper", text)
     monkeypatch.setenv("SOFTMETAL_CXX", "wrapper --x")
     assert compiler.find().command == (str(wrapper), "--x")
     assert compiler.find().version == 18
