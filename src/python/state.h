@@ -34,6 +34,7 @@
     X(copy_required_error) /* CopyRequiredError(BufferError, ValueError) */ \
     X(metal_error)         /* MetalError(RuntimeError) */ \
     X(dtype_cache)         /* dict: public name -> dtype, one object a name */ \
+    X(named_dtypes)        /* tuple: those of dtype_table, row by row */ \
     X(default_streams)     /* dict: device index -> Stream; made on first use */ \
     X(entered_streams) /* ContextVar: tuple of entered_mark and the streams, innermost last */ \
     X(entered_mark)    /* more references than ours: a context is in a block */ \

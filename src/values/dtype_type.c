@@ -1,6 +1,6 @@
 /* dtype_type.c: the dtype type: one DLDataType as an immutable Python value.
  *
- * Owns:    one object a name, in state->dtype_cache.
+ * Owns:    one object a name, in state->dtype_cache and, those of the table, state->named_dtypes.
  * Calls:   dtype.h for all facts; NumPy and ml_dtypes for `.numpy` only, when it is asked.
  * Threads: the GIL is held.
  */
@@ -34,6 +34,11 @@ add_to_cache(md_state *state, PyObject *key, DLDataType dtype)
 PyObject *
 dtype_type_from_dl(md_state *state, DLDataType dtype)
 {
+    const dtype_entry *entry = dtype.lanes == 1 ? dtype_find(dtype) : NULL;
+    if (entry != NULL &&
+        state->named_dtypes != NULL) { /* most are, and a look-up takes longer */
+        return Py_NewRef(PyTuple_GET_ITEM(state->named_dtypes, entry - dtype_table));
+    }
     PyObject *key = PyUnicode_FromString(dtype_name(dtype).text);
     if (key == NULL) {
         return NULL;
@@ -49,21 +54,22 @@ int
 dtype_type_add_names(PyObject *module, md_state *state)
 {
     state->dtype_cache = PyDict_New();
-    if (state->dtype_cache == NULL) {
+    PyObject *named = PyTuple_New(dtype_table_count);
+    if (state->dtype_cache == NULL || named == NULL) {
+        Py_XDECREF(named);
         return -1;
     }
     for (int i = 0; i < dtype_table_count; i++) {
         DLDataType dtype = {dtype_table[i].code, dtype_table[i].bits, 1};
         PyObject *op = dtype_type_from_dl(state, dtype);
-        if (op == NULL) {
+        if (op == NULL || PyModule_AddObjectRef(module, dtype_table[i].name, op) < 0) {
+            Py_XDECREF(op);
+            Py_DECREF(named);
             return -1;
         }
-        int result = PyModule_AddObjectRef(module, dtype_table[i].name, op);
-        Py_DECREF(op);
-        if (result < 0) {
-            return -1;
-        }
+        PyTuple_SET_ITEM(named, i, op);
     }
+    state->named_dtypes = named;
     return 0;
 }
 
