@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .numpy_allocation import numpy_memory as numpy_memory
     from .opening import open as open
     from .residency import keep_resident as keep_resident
+    from .sending import share_mps_tensors as share_mps_tensors
     from .sharing import show as show
     from .timing import timeline as timeline
 
@@ -55,6 +56,7 @@ __all__ = [name for name in vars(_core) if not name.startswith("_") and not hasa
     "load",
     "numpy_memory",
     "register_sync",
+    "share_mps_tensors",
     "show",
     "timeline",
 ]
@@ -68,6 +70,7 @@ _LATER = {
     "load": "loading",
     "numpy_memory": "numpy_allocation",
     "open": "opening",
+    "share_mps_tensors": "sending",
     "show": "sharing",
     "timeline": "timing",
 }

@@ -65,6 +65,7 @@ PYTHON_ROOMS = (
     "metal_dlpack.awaiting",
     "metal_dlpack.pickling",
     "metal_dlpack.torch_facts",
+    "metal_dlpack.sending",
     "metal_dlpack.sync",
     "metal_dlpack.capturing",
     "metal_dlpack.pages",

@@ -61,7 +61,7 @@ DOORS = {
 NO_METAL = {
     *("Event", "StridedLayout", "dtype", "empty_cache", "explain", "last_refusal", "numpy_memory", "register_sync"),
     *("get_cmake_dir", "get_include", "get_num_threads", "get_pkgconfig_dir", "get_storage_mode"),
-    *("set_num_threads", "shares_memory", "show", "timeline"),
+    *("set_num_threads", "share_mps_tensors", "shares_memory", "show", "timeline"),
 }
 #: What the parent has found out already, if it has used Metal.
 KNOWN = {"asarray nothing", "capture", "default_device", "devices", "memory_stats", "set_memory_limit"}

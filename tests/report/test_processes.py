@@ -122,6 +122,24 @@ def test_of_a_child_that_is_killed_there_is_what_it_had_left(tmp_path, name):
     assert "1 of the program's processes ended by a signal" in done.stderr
 
 
+QUICKLY = "run(1); run(1); run(1); import softmetal; softmetal.wait_idle(); "
+UNFINISHED = {
+    "it waits, and is killed": f"start({QUICKLY + 'time.sleep(1); os.kill(os.getpid(), signal.SIGKILL)'!r})",
+    "it outlives the program": "child = subprocess.Popen([sys.executable, 'work.py', "
+    f"{QUICKLY + 'print(flush=True); time.sleep(9)'!r}], stdout=subprocess.PIPE)\nchild.stdout.readline(); time.sleep(1)",
+    "it gathers for itself": "start('run(1); start(\"run(2)\"); os.kill(os.getpid(), signal.SIGKILL)', "
+    "'-m', 'softmetal', '--report', 'own.json')",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("program", UNFINISHED)
+@pytest.mark.some(1)
+def test_what_was_launched_quickly_and_below_is_not_lost(tmp_path, program):
+    done, report = ran(tmp_path, UNFINISHED[program])
+    assert [one["launches"] for one in report["kernels"]] == [3]
+    assert ("processes still ran at the end" in done.stderr) == ("outlives" in program), done.stderr
+
+
 def test_a_child_that_is_killed_right_behind_a_launch_is_told(tmp_path):
     code = "x = md.zeros(64); K(x, n=64, group=64); os.kill(os.getpid(), signal.SIGKILL)"
     (tmp_path / "work.py").write_text(WORK)

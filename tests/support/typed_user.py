@@ -235,6 +235,7 @@ def manage() -> None:
     assert_type(md.get_num_threads(), int)
     md.set_num_threads(2)
     md.set_num_threads(None)
+    md.share_mps_tensors()
     with md.numpy_memory():
         md.from_dlpack(np.zeros(1 << 16))
     assert_type((md.get_include(), md.get_cmake_dir(), md.get_pkgconfig_dir()), tuple[str, str, str])

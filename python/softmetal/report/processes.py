@@ -3,7 +3,7 @@
 The first process names a folder in the environment, and writes there what the others must know.  Each of them that
 imports metal_dlpack leaves its report in it: when it ends, and before that as it runs, so that of one that is killed
 there is what it had left, and that it was.  Files are replaced whole.  A process that ends after the first one leaves
-nothing more.
+nothing more.  One that gathers for itself has its folder in that of the one above: if it is killed, that reads both.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from . import building, files, recording, silences
 #: The environment variable that names the folder.
 VARIABLE = "METAL_DLPACK_REPORTS"
 _FACTS = "facts"
+_PREFIX = "metal_dlpack-reports-"
 #: How the file is called whose process has not left its report for the last time.
 _BEGUN = ".begun"
 #: A report is written again after so many times what writing it took; the second number, if a finding is new.
@@ -32,8 +33,10 @@ class Gathering:
 
     def __init__(self) -> None:
         self._killed: list[int] = []
+        self._running: list[int] = []
         self._above = os.environ.get(VARIABLE)
-        self._folder = tempfile.mkdtemp(prefix="metal_dlpack-reports-")
+        above = self._above if _leaving is not None and os.path.isdir(self._above or "") else None
+        self._folder = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=above)
         with open(os.path.join(self._folder, _FACTS), "w", encoding="utf-8") as file:
             json.dump([building.root(), silences.lists()], file)
         os.environ[VARIABLE] = self._folder
@@ -42,19 +45,22 @@ class Gathering:
         """One report, of this process, which records nothing more, and of those that have left one."""
         whole = building.merged([_own(), *self._left()])
         self._killed = self._ended_too_early()
+        self._running = self._still_running()
         self.close()
         if _leaving is not None:
             _leaving.leave(whole)
         return whole
 
     def killed_words(self) -> str:
-        """After `end`: a line about processes whose last launches may be missing; "" for none."""
-        if not self._killed:
-            return ""
-        numbers = ", ".join(map(str, self._killed[:8]))
-        return (
-            f"softmetal: {len(self._killed)} of the program's processes ended by a signal ({numbers}); "
-            "what they launched last may not be in this report.\n"
+        """After `end`: lines about processes whose last launches may be missing; "" for none."""
+        words = (
+            (self._killed, "ended by a signal", "what they launched last may not be in this report"),
+            (self._running, "still ran at the end", "what they launch later is not in this report"),
+        )
+        return "".join(
+            f"softmetal: {len(which)} of the program's processes {what} ({', '.join(map(str, which[:8]))}); {so}.\n"
+            for which, what, so in words
+            if which
         )
 
     def close(self) -> None:
@@ -63,20 +69,39 @@ class Gathering:
             os.environ.pop(VARIABLE)
             if self._above is not None:
                 os.environ[VARIABLE] = self._above
-        shutil.rmtree(self._folder, ignore_errors=True)
+        for name in os.listdir(self._folder) if os.path.isdir(self._folder) else ():
+            path = os.path.join(self._folder, name)
+            if not name.startswith(_PREFIX):
+                with contextlib.suppress(FileNotFoundError):  # its process has ended now
+                    os.unlink(path)
+            elif _has_ended(_process_of(name.removeprefix(_PREFIX))):
+                shutil.rmtree(path, ignore_errors=True)
+        with contextlib.suppress(OSError):  # a process that gathers below, or above, goes on
+            os.rmdir(self._folder)
+            if os.path.dirname(self._folder) == self._above:
+                os.rmdir(self._above)
 
     def _ended_too_early(self) -> list[int]:
-        ended = [name for name in os.listdir(self._folder) if name.endswith(_BEGUN) and _has_ended(_process_of(name))]
-        left = set(os.listdir(self._folder))  # again: one may have left its report in the meantime
-        return sorted({_process_of(name) for name in ended if name in left})
+        ended = [path for path in self._files(_BEGUN) if _has_ended(_process_of(path))]
+        # again: one may have left its report in the meantime
+        return sorted({_process_of(path) for path in ended if os.path.exists(path)})
+
+    def _still_running(self) -> list[int]:
+        """Those that have launched something."""
+        begun = [path for path in self._files(_BEGUN) if os.path.exists(path.removesuffix(_BEGUN))]
+        return sorted({_process_of(path) for path in begun} - set(self._killed))
 
     def _left(self) -> list[building.Report]:
         left = []
-        for name in sorted(os.listdir(self._folder)):
-            if name.endswith(".json"):
-                with open(os.path.join(self._folder, name), encoding="utf-8") as file:
-                    left.append(json.load(file))
+        for path in self._files(".json"):
+            with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8") as file:
+                left.append(json.load(file))  # of one that gathers in a folder below, and ends now, there is its own
         return left
+
+    def _files(self, suffix: str) -> list[str]:
+        """Also those that a process below gathers."""
+        found = (os.path.join(folder, name) for folder, _, names in os.walk(self._folder) for name in names)
+        return sorted(path for path in found if path.endswith(suffix))
 
 
 class _Leaving:
@@ -95,6 +120,7 @@ class _Leaving:
         self._process = os.getpid()
         self._turn = threading.RLock()  # a signal's handler may leave it while it is left
         self._written, self._took = 0.0, 0.0  # when, and how long that took
+        self._later: threading.Timer | None = None
         self._has_left = False
 
     def leave(self, whole: building.Report | None = None) -> None:
@@ -113,12 +139,28 @@ class _Leaving:
     def leave_at_times(self, is_news: bool) -> None:
         """While it runs.  recording.py calls it after each launch."""
         patience = _PATIENCE_FOR_NEWS if is_news else _PATIENCE
-        if time.monotonic() - self._written < patience * self._took or not self._turn.acquire(blocking=False):
+        too_early = self._written + patience * self._took - time.monotonic()
+        if too_early > 0 or not self._turn.acquire(blocking=False):
+            self._leave_later(max(too_early, self._took))
             return
         try:
             self.leave_so_far()
         finally:
             self._turn.release()
+
+    def _leave_later(self, seconds: float) -> None:
+        """No launch may follow: the process may wait, and be killed."""
+        if self._later is None and os.getpid() == self._process:
+            self._later = threading.Timer(seconds, self._leave_now)
+            self._later.daemon = True
+            with contextlib.suppress(RuntimeError):  # Python ends
+                self._later.start()
+
+    def _leave_now(self) -> None:
+        with self._turn:
+            self._later = None
+            if not self._has_left:
+                self.leave_so_far()
 
     def leave_so_far(self) -> None:
         with self._turn:
@@ -130,6 +172,7 @@ class _Leaving:
     def _write(self, report: building.Report) -> None:
         if report["kernels"] or report["findings"]:
             try:
+                os.stat(os.path.join(os.path.dirname(self._path), _FACTS))
                 files.write(report, self._path)
             except OSError:
                 self._has_left = True  # who gathered has ended, or the disk is full
@@ -163,8 +206,8 @@ def leave_so_far() -> None:
         _leaving.is_to_end()
 
 
-def _process_of(name: str) -> int:
-    return int(name.split("-")[0])
+def _process_of(path: str) -> int:
+    return int(os.path.basename(path).split("-")[0])
 
 
 def _has_ended(process: int) -> bool:

@@ -34,7 +34,7 @@ class Ending:
     def __init__(self) -> None:
         self.status = 0  # the program's own
         self._process = os.getpid()
-        self._has_ended = False
+        self._has_ended = self._has_finished = False
 
     def begin(self) -> None:
         """Call it before the program registers exit handlers: they run before.
@@ -70,7 +70,10 @@ class Ending:
         if self._has_ended or os.getpid() != self._process:
             return 0
         self._has_ended = True
-        return self.finish(controls.wait_idle(idle_ms / 1000))
+        try:
+            return self.finish(controls.wait_idle(idle_ms / 1000))
+        finally:
+            self._has_finished = True
 
     def finish(self, is_idle: bool) -> int:
         """What is done; not `is_idle`: kernels still run."""
@@ -81,6 +84,8 @@ class Ending:
         raise NotImplementedError
 
     def _terminate(self, number: int, _: object) -> None:
+        if self._has_ended and not self._has_finished:  # a pool tells a worker that ends already, and does so twice
+            return
         self.end(idle_ms=100)
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
