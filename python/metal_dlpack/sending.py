@@ -66,7 +66,7 @@ def share_mps_tensors() -> None:
     new_of_torch = torch.UntypedStorage._new_shared
 
     def new_shared(size: int, *, device: Any = "cpu") -> Any:
-        """In place of torch's, which makes an mps storage in ordinary memory."""
+        """As torch's function of this name, which makes an mps storage in ordinary memory."""
         if torch.device(device).type != "mps" or size == 0:
             return new_of_torch(size, device=device)
         shared = new_of_torch(size + mmap.PAGESIZE)

@@ -87,7 +87,7 @@ class Gathering:
         return sorted({_process_of(path) for path in ended if os.path.exists(path)})
 
     def _still_running(self) -> list[int]:
-        """Those that have launched something."""
+        """Processes that have launched something, and go on."""
         begun = [path for path in self._files(_BEGUN) if os.path.exists(path.removesuffix(_BEGUN))]
         return sorted({_process_of(path) for path in begun} - set(self._killed))
 
