@@ -6,7 +6,7 @@ import subprocess
 
 import numpy as np
 import pytest
-from kernel_images import Image, Launch, Thread, quickly
+from kernel_images import ABI, Image, Launch, Thread, quickly
 from shim_images import RUN_ROWS
 
 from softmetal.msl import flags
@@ -121,7 +121,7 @@ def test_reflection_tells_of_each_kind_of_parameter(shim):
         ("shape", BUFFER, 8, 0, 2, 16, 4),
         ("memory", THREADGROUP, 2, 1, 3, 4, 4),
     ]
-    assert (image.abi, image.has_syncs, image.is_checked, image.threadgroup_nbytes) == (3, 0, 0, 0)
+    assert (image.abi, image.has_syncs, image.is_checked, image.threadgroup_nbytes) == (ABI, 0, 0, 0)
 
 
 OUT = ("uint *out", "out", "buffer<0>")

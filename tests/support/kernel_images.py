@@ -55,6 +55,9 @@ class Runtime(ctypes.Structure):
     _fields_ = [("others", ctypes.c_void_p * 5), ("access", ACCESS), ("stop", STOP)]
 
 
+ABI = 3  #: of softmetal_kernel.h, whose soft_image begins as this
+
+
 class Image(ctypes.Structure):
     _fields_ = [
         ("abi", ctypes.c_uint32),

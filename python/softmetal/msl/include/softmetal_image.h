@@ -2,7 +2,7 @@
  *
  * Owns:    softmetal_image.
  * Calls:   the kernel, and the run time for threadgroup memory.
- * Threads: run_thread and run_row are called by whichever OS thread runs the threadgroup.
+ * Threads: run_thread and run_rows are called by whichever OS thread runs the threadgroup.
  *
  * The translator names a binder for each parameter, from its attribute; the parameter's type
  * comes from the function itself.
