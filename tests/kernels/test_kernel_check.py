@@ -1,11 +1,13 @@
 """The checker of kernels: what it says, stops and leaves alone; defects of all kinds lie in tests/seeded."""
 
 import re
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from children import run_child
+from eventually import until
 from kernel_images import quickly
 from machine import SANITIZER
 
@@ -237,6 +239,11 @@ while (atomic_load_explicit(b, memory_order_relaxed) == 0)
             is_over.wait(0.001)
         may_end[0] = 1
 
+    def is_coming(thread):
+        with open(f"/proc/self/task/{thread}/status") as file:
+            masks = dict(line.split(":\t") for line in file if line.startswith(("SigPnd", "SigBlk")))
+        return int(masks["SigPnd"], 16) & ~int(masks["SigBlk"], 16) & 1 << signal.SIGURG - 1
+
     def wait_in_the_system():
         read.append(libc.read(come, ctypes.create_string_buffer(1), 1))
 
@@ -254,6 +261,8 @@ while (atomic_load_explicit(b, memory_order_relaxed) == 0)
             thread.join()
         os.close(come)
         os.close(go)
+        until(lambda: not any(map(is_coming, os.listdir("/proc/self/task"))))
+        time.sleep(0.01)  # Python complains of a signal that comes while its handler goes
         signal.signal(signal.SIGURG, previous)
     assert seen
     assert read == [1]  # no signal has ended the call
