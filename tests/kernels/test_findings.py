@@ -1,6 +1,5 @@
 """examples/findings: each program prints the number that a published kernel gives, the right one, and what the mend gives."""
 
-import importlib.util
 import os
 import re
 
@@ -21,15 +20,17 @@ UPSTREAM = ROOT / "docs" / "upstream"
 PRINTED = re.compile(r"(.+): published (.+), right (.+), mended (.+)")
 
 
+def case(name, *more):
+    return pytest.param(name, *more, marks=[getattr(pytest.mark, f"needs_{OF[name]}")] if name in OF else [])
+
+
 def given(name):
     """The environment of a program, with the folder of what it imports."""
-    if name in OF and importlib.util.find_spec(OF[name]) is None:
-        pytest.skip(f"needs {OF[name]}")
     more = [str(fetched_data.folder("mlx-lm"))] if name == "mlx_lm_losses" else []
     return {"PYTHONPATH": os.pathsep.join([python_path(), *more]), "SOFTMETAL_KERNEL_CHECK": "0"}
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("*.py")))
+@pytest.mark.parametrize("name", [case(path.stem) for path in sorted(FOLDER.glob("*.py"))])
 def test_what_is_published_is_wrong_and_the_mend_is_right(name):
     printed = output_of(FOLDER / f"{name}.py", **given(name))
     for line in printed.splitlines():
@@ -40,7 +41,9 @@ def test_what_is_published_is_wrong_and_the_mend_is_right(name):
         assert f"```text\n{printed}```" in (UPSTREAM / f"{name}.md").read_text()
 
 
-@pytest.mark.parametrize(("name", "findings"), [("mlx_lm_losses", 6), ("torch_quantized", 2), ("torch_scan", 2)])
+@pytest.mark.parametrize(
+    ("name", "findings"), [case("mlx_lm_losses", 6), case("torch_quantized", 2), case("torch_scan", 2)]
+)
 def test_the_checker_finds_the_races_and_none_where_they_are_mended(name, findings):
     """Two of those of mlx-lm are of a later barrier, which the mend leaves."""
     done = run_child(["-m", "softmetal", "--check", FOLDER / f"{name}.py"], **given(name))

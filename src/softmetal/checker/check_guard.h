@@ -40,11 +40,12 @@ typedef struct soft_guard {
     bool is_checked;                 /* else whatever runs on the fiber may be left as well */
     void (*hurry)(void); /* makes the next access stop the launch; called by a handler */
     /* Why: for `leave`. */
-    int signal;                     /* SIGURG: out of time */
-    uintptr_t address;              /* that the processor complained about */
-    uintptr_t instruction;          /* where */
-    struct soft_progress *progress; /* of its OS thread; NULL: it is not guarded */
+    int signal;            /* SIGURG: out of time */
+    uintptr_t address;     /* that the processor complained about */
+    uintptr_t instruction; /* where */
     /* its own */
+    struct soft_progress
+        *progress; /* of its OS thread, also for soft_progress_step; NULL: none */
     int nudges;
     bool has_timer;
     timer_t timer;

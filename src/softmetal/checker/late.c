@@ -26,13 +26,13 @@ processor_ns(const soft_progress *progress)
 {
     struct timespec now;
     if (clock_gettime(progress->clock, &now) != 0) {
-        return 0;
+        return progress->seen_ns; /* nobody knows: then no time has passed */
     }
     return (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec;
 }
 
 static void
-look_at_locked(soft_progress *progress, uint64_t limit_ns)
+look_at_locked(soft_progress *progress, uint64_t limit)
 {
     uint64_t serial = __atomic_load_n(&progress->serial, __ATOMIC_RELAXED);
     uint64_t now_ns = processor_ns(progress);
@@ -40,7 +40,7 @@ look_at_locked(soft_progress *progress, uint64_t limit_ns)
         progress->seen = serial;
         progress->seen_ns = now_ns;
     }
-    else if (limit_ns != 0 && now_ns - progress->seen_ns >= limit_ns) {
+    else if (limit != 0 && (now_ns - progress->seen_ns) / SECOND_NS >= limit) {
         __atomic_store_n(&progress->late, serial, __ATOMIC_RELAXED);
         tell_late(progress->thread);
     }
@@ -51,10 +51,10 @@ static bool
 look_at_all_locked(void)
 {
     bool is_any = __atomic_exchange_n(&is_wanted, false, __ATOMIC_RELAXED);
-    uint64_t limit_ns = soft_settings_get(SOFT_KERNEL_TIMEOUT) * SECOND_NS;
+    uint64_t limit = soft_settings_get(SOFT_KERNEL_TIMEOUT);
     for (soft_progress *progress = first; progress != NULL; progress = progress->next) {
         if (__atomic_load_n(&progress->is_running, __ATOMIC_RELAXED)) {
-            look_at_locked(progress, limit_ns);
+            look_at_locked(progress, limit);
             is_any = true;
         }
     }
