@@ -437,6 +437,19 @@ def test_what_there_is_no_memory_to_check_does_not_pass():
 def test_of_what_one_instruction_reads_some_is_written_later_and_the_rest_never(reports_of):
     body = "threadgroup float s[32]; if (lane == 0) s[simd] = a[i]; if (simd == 0) b[i] = s[lane];"
     first, last = reports_of(source_of(body))
-    assert "reads byte 124 of threadgroup variable s, which no thread of the threadgroup has written" in first
-    assert "thread (31,0,0)" in first
+    assert "reads byte 8 of threadgroup variable s, which no thread of the threadgroup has written" in first
+    assert "thread (2,0,0)" in first
     assert "one thread writes and another reads byte 4 of threadgroup variable s" in last
+
+
+@pytest.mark.parametrize("never", [{16}, {1, 30}, {0}, {31}, set()])
+def test_each_place_that_stays_unwritten_is_told_whatever_is_written_later_around_it(never, reports_of):
+    """One instruction reads 32 places, each of which but these a thread writes without a barrier."""
+    is_late = " && ".join(["t > 0", *(f"t != {place}" for place in never)])
+    before = softmetal.reports("kernel")
+    said = reports_of(source_of(f"""threadgroup float s[64];
+if (t == 0) for (uint n = 0; n < 32; n++) b[64 * g + n] = s[n];
+if (t == 32 && {int(0 not in never)}) s[0] = 1; else if ({is_late}) s[t] = 1;"""))
+    assert softmetal.reports("kernel") - before == 1 + (0 not in never) + bool(never)
+    told = re.findall(r"reads byte (\d+) of threadgroup variable s, which no thread", "".join(said))
+    assert [int(byte) for byte in told] == [4 * place for place in sorted(never)[:1]]

@@ -74,48 +74,51 @@ report_race(soft_check *check, const soft_range *range, uintptr_t at, soft_mark 
 static __attribute__((noinline)) void
 report_unwritten(soft_check *check, const soft_range *range, uintptr_t at, soft_mark now)
 {
-    size_t number = check->findings.count;
     bool is_device = range->memory == SOFT_DEVICE_MEMORY;
     soft_found kind = is_device ? SOFT_FOUND_UNWRITTEN_READ : SOFT_FOUND_UNWRITTEN;
     add_finding(check, range, at, now, now, (soft_finding){.kind = kind, .count = 1});
-    if (check->findings.count > number && !is_device) {
-        check->unwritten[number] = (soft_unwritten){at, at, now};
-    }
-    for (size_t i = 0; i < number && !is_device; i++) {
-        soft_unwritten *known = &check->unwritten[i];
-        if (known->first != 0 && at > known->highest &&
-            soft_mark_offset(known->mark) == soft_mark_offset(now)) {
-            known->highest = at;
-            known->mark = now;
-        }
+    size_t bit = at - range->shadow->base;
+    if (!is_device && bit < SOFT_UNWRITTEN_BITS) {
+        check->unwritten[bit / 64] |= (uint64_t)1 << bit % 64;
+        check->has_unwritten = true;
     }
 }
 
-static bool
-stays_unwritten(soft_check *check, uintptr_t at)
+/* The threadgroup has not written the byte: so the findings of who read it stand, and name it. */
+static void
+keep_unwritten(soft_check *check, uintptr_t at, const soft_cell *cell)
 {
-    soft_shadow *shadow = &check->shadows[0];
-    size_t grain = (at - shadow->base) >> shadow->shift;
-    return soft_shadow_cell(shadow, grain)->write.time < check->order.group_start;
+    const soft_range *range = NULL;
+    (void)soft_memory_find(check, at, 1, SOFT_ACCESS_READ, &range);
+    for (size_t i = 0; range != NULL && i < check->findings.count; i++) {
+        soft_finding *finding = &check->findings.list[i];
+        for (int k = 0; k < 2; k++) {
+            if (finding->kind == SOFT_FOUND_UNWRITTEN && !finding->stays_unwritten &&
+                cell->reads[k].time >= check->order.group_start &&
+                finding->at[0].offset == soft_mark_offset(cell->reads[k])) {
+                finding->stays_unwritten = true;
+                finding->memory = soft_range_found(range);
+                finding->offset = (int64_t)(at - range->base);
+                finding->at[0] = finding->at[1] = soft_at_mark(check, cell->reads[k]);
+            }
+        }
+    }
 }
 
 void
 soft_race_end_group(soft_check *check)
 {
-    for (size_t i = 0; i < check->findings.count; i++) {
-        soft_unwritten read = check->unwritten[i];
-        if (read.first == 0 || check->shadows[0].cells == NULL) {
-            continue;
-        }
-        soft_finding *finding = &check->findings.list[i];
-        check->unwritten[i].first = 0;
-        finding->stays_unwritten = stays_unwritten(check, read.first);
-        if (!finding->stays_unwritten && stays_unwritten(check, read.highest)) {
-            finding->stays_unwritten = true;
-            finding->offset += (int64_t)(read.highest - read.first);
-            finding->at[0] = finding->at[1] = soft_at_mark(check, read.mark);
+    soft_shadow *shadow = &check->shadows[0];
+    for (size_t i = 0; check->has_unwritten && i < SOFT_UNWRITTEN_BITS / 64; i++) {
+        for (; check->unwritten[i] != 0; check->unwritten[i] &= check->unwritten[i] - 1) {
+            size_t at = 64 * i + (size_t)__builtin_ctzll(check->unwritten[i]);
+            const soft_cell *cell = soft_shadow_cell(shadow, at >> shadow->shift);
+            if (cell->write.time < check->order.group_start) {
+                keep_unwritten(check, shadow->base + at, cell);
+            }
         }
     }
+    check->has_unwritten = false;
 }
 
 /* Keep the last read, and another by a thread that it is not ordered after: of another threadgroup,

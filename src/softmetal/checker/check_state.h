@@ -80,12 +80,7 @@ typedef struct soft_rewrite {
     unsigned char bytes[16]; /* as the other left them */
 } soft_rewrite;
 
-/* Threadgroup memory that one instruction has read unwritten in this threadgroup: another of its places may be
- * written later, and be no more than a race. */
-typedef struct soft_unwritten {
-    uintptr_t first, highest; /* 0: none, or judged */
-    soft_mark mark;           /* of the highest */
-} soft_unwritten;
+#define SOFT_UNWRITTEN_BITS ((size_t)2 * SOFT_MOST_THREADGROUP_NBYTES)
 
 typedef struct soft_check soft_check;
 
@@ -132,7 +127,10 @@ struct soft_check {
     soft_order order; /* owned */
     soft_rewrite rewrite;
     soft_findings findings;
-    soft_unwritten unwritten[SOFT_MOST_FINDINGS]; /* by finding */
+    /* Where this threadgroup has read its own memory unwritten: a bit for each read's first byte, by its distance
+     * to the shadow's base.  What is written there later is no more than a race. */
+    uint64_t unwritten[SOFT_UNWRITTEN_BITS / 64];
+    bool has_unwritten;
     struct soft_count *count; /* owned; NULL: the launch is checked, and not counted */
     soft_guard guard;
     bool is_overdue;
