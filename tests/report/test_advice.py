@@ -16,6 +16,11 @@ SCHEMA = json.loads((Path(building.__file__).parent / "schema.json").read_text()
 SOURCE = """#include <metal_stdlib>
 using namespace metal;
 struct stage { int v; };
+void add(device float *x) {
+    metal::simdgroup_float8x8 m = metal::make_filled_simdgroup_matrix<float, 8, 8>(1.0f);
+    simdgroup_store(m, x, 0);
+}
+void tile(device float *x) { add(x); }
 template <bool V> void wait() { threadgroup_barrier(V ? mem_flags::mem_threadgroup : mem_flags::mem_device); }
 %s kernel void f(device float *x, constant int &v, constant stage &s, uint i [[thread_position_in_threadgroup]])
 {
@@ -30,11 +35,14 @@ BARRIER = "threadgroup_barrier(mem_flags::mem_threadgroup);"
 SMALL = "[[max_total_threads_per_threadgroup(%d)]]"
 
 SOURCES = {
-    "flags by a number": ("", f"threadgroup_barrier(v ? {FLAGS});", ["barrier-flags"], 8),
-    "flags by a struct": ("", f"threadgroup_barrier((s.v > 1) ?\n {FLAGS});", ["barrier-flags"], 8),
+    "flags by a number": ("", f"threadgroup_barrier(v ? {FLAGS});", ["barrier-flags"], 13),
+    "flags by a struct": ("", f"threadgroup_barrier((s.v > 1) ?\n {FLAGS});", ["barrier-flags"], 13),
     "flags by a type": ("", "wait<true>();", [], 0),
     "constant flags": ("", "threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup);", [], 0),
-    "one SIMD-group": (SMALL % 32, BARRIER, ["small-threadgroup"], 5),
+    "one SIMD-group": (SMALL % 32, BARRIER, ["small-threadgroup"], 10),
+    "one SIMD-group, in a function that it calls": (SMALL % 16, "wait<true>();", ["small-threadgroup"], 10),
+    "one SIMD-group, in a function of a function": (SMALL % 32, "tile(x + 64);", ["small-threadgroup"], 10),
+    "two SIMD-groups with matrices": (SMALL % 64, "tile(x + 64);", [], 0),
     "two SIMD-groups": (SMALL % 33, BARRIER, [], 0),
     "one SIMD-group without a barrier": (SMALL % 32, "simdgroup_barrier(mem_flags::mem_threadgroup);", [], 0),
 }
@@ -48,7 +56,7 @@ def test_what_apples_compilers_get_wrong_is_advice(name, reported):
 
     def run():
         for _ in range(2):
-            lib.f(md.zeros(32), 1, b"\1\0\0\0", n=32)
+            lib.f(md.zeros(128), 1, b"\1\0\0\0", n=32)
         lib.other(md.zeros(32), n=32)
 
     report = reported(run)

@@ -14,6 +14,11 @@ from .recording import FindingRecord, KernelRecord, advised
 
 _SMALL = re.compile(r"\bmax_total_threads_per_threadgroup\s*\(\s*(\d+)\s*\)")
 _BARRIER = re.compile(r"\bthreadgroup_barrier\s*\(")
+#: What a kernel of one SIMD-group uses, and what becomes of it.
+_TRAPS = {
+    _BARRIER.pattern: "drop the order that a threadgroup_barrier makes",
+    r"\bsimdgroup_(?:matrix\b|\w+\dx\d\b|load\b|multiply)": "leave wrong rows in tiles of simdgroup_matrix",
+}
 _PAIRS = {"(": ")", "{": "}"}
 LANES = 32
 #: Beside those of C.
@@ -23,7 +28,8 @@ KINDS = ("barrier-flags", "small-threadgroup", "clipped-threadgroup")
 def of_kernel(record: KernelRecord) -> Iterator[FindingRecord]:
     """What its source has that Apple's compilers are known to get wrong.
 
-    SOURCE https://github.com/pytorch/pytorch/issues/192802, https://github.com/KhronosGroup/MoltenVK/issues/2711
+    SOURCE https://github.com/pytorch/pytorch/issues/192802, https://github.com/KhronosGroup/MoltenVK/issues/2711,
+        https://github.com/tracel-ai/cubecl/pull/1636 (matrices: rows 4 to 7 of a tile, with barriers and without)
     """
     source = without_comments(for_softmetal.source_of_image(record.image) or "")
     found = re.search(rf"(?P<head>[^;{{}}]*)\b{re.escape(record.kernel.rpartition('::')[2])}\s*\(", source)
@@ -40,12 +46,25 @@ def of_kernel(record: KernelRecord) -> Iterator[FindingRecord]:
             )
             yield _record(record, source, "barrier-flags", text, rf"threadgroup_barrier.*\b{re.escape(chosen_by[0])}\b")
     small = _SMALL.search(found["head"])
-    if small and int(small[1]) <= LANES and _BARRIER.search(body):
+    traps = [trap for word, trap in _TRAPS.items() if re.search(word, _with_called(source, body))]
+    if small and int(small[1]) <= LANES and traps:
         text = (
             f"max_total_threads_per_threadgroup({small[1]}) makes a threadgroup one SIMD-group, and some of Apple's "
-            f"compilers then drop the order that a threadgroup_barrier makes; declare {LANES + 1} or more"
+            f"compilers then {' and '.join(traps)}; declare {LANES + 1} or more"
         )
         yield _record(record, source, "small-threadgroup", text, _SMALL.pattern)
+
+
+def _with_called(source: str, body: str) -> str:
+    """A function's body, and those of all functions whose names are in it, and so on."""
+    texts, names, known = [body], [body], set[str]()
+    while names:
+        for name in set(re.findall(r"\b\w+(?=\s*[(<])", names.pop())) - known:
+            known.add(name)
+            for head in re.finditer(rf"\b{name}\s*\([^;{{}}]*\)\s*\{{", source):
+                names.append(_bracketed(source, head.end() - 1))
+        texts += names
+    return "".join(texts)
 
 
 def _calls(body: str) -> Iterator[str]:

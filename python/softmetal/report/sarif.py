@@ -84,7 +84,7 @@ RULES = {
         "Write an `if` with a barrier of constant flags on each side.",
     ),
     "small-threadgroup": (
-        "A kernel with a threadgroup_barrier is declared for threadgroups of one SIMD-group.",
+        "A kernel with barriers or matrices is declared for threadgroups of one SIMD-group.",
         "Declare more than 32 threads.",
     ),
     "clipped-threadgroup": (
