@@ -201,6 +201,8 @@ class Compiler:
         except regions.NoWaits:
             return False
         except (regions.CannotSplit, CompilerError, LookupError, ValueError):  # or it is of a form that no test has met
+            if regions.is_free(text):
+                return False
             compile_text(text)  # its threads take turns
         return True
 

@@ -156,28 +156,31 @@ def write_loops(
     attributes: str,
     slots_nbytes: int,
     shared_nbytes: int,
+    one_thread: str = "",
 ) -> str:
     """The rest of a kernel's text with its regions.
 
     marks: lines of assembly that declare its threadgroup variables; variables: bytes and alignment of each, by number.
+    one_thread: its function, where threads may as well run it from end to end.
     """
     strings = " ".join(re.findall(r'"[^"]*"(?:="[^"]*")?', attributes))
     progress = "mustprogress " if "mustprogress" in attributes else ""
     has_lanes = any(not one.wait.is_group for one in regions)
-    made = [_without_declaration(text)]
+    made = [_without_declaration(text, bool(one_thread))]
     loops = _Loops()
     for one in regions:
         made += [*_functions(one), loops.of(one, has_lanes)]
     waits = [f"{{ i32, i32 }} {{ i32 {one.wait.kind}, i32 {one.wait.nbytes} }}" for one in regions]
     numbers = [f"[3 x i64] [i64 {number}, i64 {size}, i64 {unit}]" for number, (size, unit) in variables.items()]
     made += [
-        "define hidden void @softmetal_one_thread() { ret void }",
+        one_thread or "define hidden void @softmetal_one_thread() { ret void }",
         "\n".join(["define hidden void @softmetal_declares() {", *marks, "ret void", "}"]),
         _array("runs", "ptr", [f"ptr @softmetal_run_{one.wait.number}" for one in regions]),
         _array("waits", "{ i32, i32 }", waits),
         _array("variables", "[3 x i64]", numbers),
-        "@softmetal_regions = hidden constant { i32, i32, i64, i64, ptr, ptr, ptr, i64 } "
-        f"{{ i32 {len(regions)}, i32 {int(has_lanes)}, i64 {slots_nbytes}, i64 {shared_nbytes}, "
+        "@softmetal_regions = hidden constant { i32, i16, i16, i64, i64, ptr, ptr, ptr, i64 } "
+        f"{{ i32 {len(regions)}, i16 {int(has_lanes)}, i16 {int(bool(one_thread))}, "
+        f"i64 {slots_nbytes}, i64 {shared_nbytes}, "
         "ptr @softmetal_region_runs, ptr @softmetal_region_waits, ptr @softmetal_region_variables, "
         f"i64 {len(variables)} }}, align 8",
         f"attributes #9000 = {{ alwaysinline {progress}nounwind {strings} }}",
@@ -196,9 +199,9 @@ def write_loops(
     return "\n".join(made) + "\n"
 
 
-def _without_declaration(text: str) -> str:
+def _without_declaration(text: str, has_thread: bool) -> str:
     text = re.sub(r"^@softmetal_regions = .*\n", "", text, flags=re.MULTILINE)
-    return re.sub(r"(call void @softmetal_one_thread)\([^\n]*\)", r"\1()", text)
+    return text if has_thread else re.sub(r"(call void @softmetal_one_thread)\([^\n]*\)", r"\1()", text)
 
 
 def _array(name: str, kind: str, items: list[str]) -> str:

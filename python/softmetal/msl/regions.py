@@ -26,6 +26,7 @@ from .llvm_function import PURE, Instruction, type_of
 from .llvm_layout import Layout
 from .llvm_values import VALUE
 from .region_loops import END, MOST_THREADS, Question, Region, write_loops
+from .side_by_side import wait_in_loops
 from .varying import find_varying, reached
 from .waits import (
     INDEX,
@@ -88,9 +89,11 @@ def split_at_waits(text: str) -> str:
         raise CannotSplit("a function that is not inlined waits, or asks which lane it is on")
     named = dict(re.findall(r"^(%\S+|%\"[^\"]*\") = type (.*)$", text, re.MULTILINE))
     thread = read_thread(found["body"])
-    if not thread.waits and not thread.asks_for_lane:
+    layout = Layout(named)
+    runs_through = not thread.waits and not thread.asks_for_lane
+    if runs_through and not wait_in_loops(thread, layout):
         raise NoWaits
-    made = _Split(thread, Layout(named))
+    made = _Split(thread, layout)
     regions = made.regions()
     if sum(len(one.text) for one in regions) > _MOST_GROWTH * len(found["body"]):
         raise CannotSplit("its regions would be too large")
@@ -100,8 +103,20 @@ def split_at_waits(text: str) -> str:
     if attributes is None:
         raise CannotSplit("its attributes are not found")
     return write_loops(
-        rest, regions, thread.marks, thread.variables, attributes[1], made.slots_nbytes, made.shared_nbytes
+        rest,
+        regions,
+        thread.marks,
+        thread.variables,
+        attributes[1],
+        made.slots_nbytes,
+        made.shared_nbytes,
+        found[0] if runs_through else "",
     )
+
+
+def is_free(text: str) -> bool:
+    """Does nobody in a kernel's text wait?"""
+    return SPOKEN.search(text) is None
 
 
 # ---- splitting ----

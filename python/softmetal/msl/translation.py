@@ -35,7 +35,8 @@ from .space_choices import Choices
 TEXT_BEGINS, TEXT_ENDS = "SOFTMETAL_TEXT_BEGIN\n", "\nSOFTMETAL_TEXT_END\n"
 
 #: What may make a thread wait; for other kernels an image is compiled in one run of clang.
-_WAITS = re.compile(r"threadgroup_barrier$|simd_|quad_|simdgroup_|make_filled_simdgroup")
+#: A loop, too, may be split: side_by_side.py.
+_WAITS = re.compile(r"threadgroup_barrier$|simd_|quad_|simdgroup_|make_filled_simdgroup|(?:for|while|do)$")
 
 _SPELLS_LINKAGE = {"inline", "static", "constexpr", "extern", "friend", "METAL_FUNC"}
 _PRAGMA = re.compile(r"^#pragma (METAL\b[^\n]*|unroll\b *\(? *(?!\d+\b)\w[^\n]*)", re.MULTILINE)

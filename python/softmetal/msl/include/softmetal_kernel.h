@@ -218,7 +218,8 @@ typedef struct soft_variable {
 /* What a kernel was split into; the first region begins at the entry, the others behind their waits. */
 typedef struct soft_regions {
     soft_u32 count;
-    soft_u32 has_lanes; /* lanes wait for each other */
+    soft_u16 has_lanes; /* lanes wait for each other */
+    soft_u16 is_free; /* no wait is the kernel's own: a thread may as well run to its end */
     soft_u64 slots_nbytes, shared_nbytes;
     soft_region *const *runs;
     const soft_wait *waits;
