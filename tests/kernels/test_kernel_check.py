@@ -447,9 +447,11 @@ def test_each_place_that_stays_unwritten_is_told_whatever_is_written_later_aroun
     """One instruction reads 32 places, each of which but these a thread writes without a barrier."""
     is_late = " && ".join(["t > 0", *(f"t != {place}" for place in never)])
     before = softmetal.reports("kernel")
-    said = reports_of(source_of(f"""threadgroup float s[64];
+    said = reports_of(
+        source_of(f"""threadgroup float s[64];
 if (t == 0) for (uint n = 0; n < 32; n++) b[64 * g + n] = s[n];
-if (t == 32 && {int(0 not in never)}) s[0] = 1; else if ({is_late}) s[t] = 1;"""))
+if (t == 32 && {int(0 not in never)}) s[0] = 1; else if ({is_late}) s[t] = 1;""")
+    )
     assert softmetal.reports("kernel") - before == 1 + (0 not in never) + bool(never)
     told = re.findall(r"reads byte (\d+) of threadgroup variable s, which no thread", "".join(said))
     assert [int(byte) for byte in told] == [4 * place for place in sorted(never)[:1]]

@@ -18,6 +18,7 @@ from .waits import LANE, POSITION, SIMDGROUP, Thread, Wait
 
 #: Parameters that grow by one from thread to thread of a row: x in the threadgroup, its index, x in the grid, the lane.
 _ALONG = {POSITION[0], POSITION[3], POSITION[4], LANE}
+_ACROSS = {*POSITION} - _ALONG
 _COMPUTES = re.compile(r"@llvm\.(?!mem|masked)")
 _SAME = {"zext", "sext", "trunc", "freeze"}
 
@@ -56,9 +57,7 @@ class _Steps:
 
     def __init__(self, made: dict[str, Instruction], varying: frozenset[str], layout: Layout):
         self._made, self._varying, self._layout = made, varying, layout
-        self._known: dict[str, int | None] = dict.fromkeys(_ALONG, 1) | dict.fromkeys(
-            [*POSITION[1:3], *POSITION[5:]], 0
-        )
+        self._known: dict[str, int | None] = {**dict.fromkeys(_ALONG, 1), **dict.fromkeys(_ACROSS, 0)}
 
     def fit(self, block: Block) -> bool:
         """Do the threads touch the same, or what lies side by side; and some the latter?"""
