@@ -9,7 +9,7 @@ pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_torch, pytest.mark.
 
 #: A child that has torch's mps, so that settings, limits and growth are its own.
 BEGIN = """
-import gc, os, resource, sys, threading, time
+import ctypes, gc, os, resource, sys, threading, time
 import torch, metal_dlpack as md
 import softmetal
 softmetal.torch_mps()
@@ -69,6 +69,7 @@ def count():
     return stats["live_buffers"], stats["live"], objects
 
 def resident():
+    ctypes.CDLL(None).malloc_trim(0)  # what is free, and the C library keeps for later: with latency much is in flight at once
     return int(open("/proc/self/statm").read().split()[1]) * 4096
 
 play({warm})
