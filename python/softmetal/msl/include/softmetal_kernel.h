@@ -219,7 +219,7 @@ typedef struct soft_variable {
 typedef struct soft_regions {
     soft_u32 count;
     soft_u16 has_lanes; /* lanes wait for each other */
-    soft_u16 is_free; /* no wait is the kernel's own: a thread may as well run to its end */
+    soft_u16 is_free;   /* no wait is the kernel's own: a thread may as well run to its end */
     soft_u64 slots_nbytes, shared_nbytes;
     soft_region *const *runs;
     const soft_wait *waits;
