@@ -186,7 +186,7 @@ budgets:
 	@echo $(BUDGETS)
 
 # All that is too long for a push; one target after another, and each is tried.
-NIGHTLY = test-all lint instructions settings versions kernels coverage streams regions model conformance docs notebooks first-day dist \
+NIGHTLY = test-all lint instructions settings versions suites kernels coverage streams regions model conformance docs notebooks first-day dist \
     "asan ARGS=tests" "tsan ARGS=tests" "arm64 ARGS=tests" soak mutants \
     "mutants ARGS=--of=softmetal" "mutants ARGS=--of=python"
 nightly:

@@ -14,7 +14,6 @@ import datetime
 import importlib.metadata
 import json
 import os
-import re
 import subprocess
 import sys
 import sysconfig
@@ -34,7 +33,8 @@ TABLE = tomllib.loads((ROOT / "tools/suites.toml").read_text())
 CAUSES: dict[str, Any] = TABLE["cause"]
 SUITES: dict[str, Any] = TABLE["suite"]
 #: What a suite's own settings may say of how it is run.
-ABOUT_TESTS = ("conftest.py", "pyproject.toml", "pytest.ini", "setup.cfg", "tox.ini", "tests", "test")
+SETTINGS = ("pyproject.toml", "pytest.ini", "setup.cfg", "tox.ini")
+ABOUT_TESTS = (*SETTINGS, "conftest.py", "tests", "test")
 MAX_DEATHS = 25
 
 
@@ -43,7 +43,16 @@ class Missing(Exception):
 
 
 def pip(python: Path, *words: str) -> None:
-    command = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check", "--no-input", *words]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        str(python),
+        "--disable-pip-version-check",
+        "--no-input",
+        *words,
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         raise Missing((done.stderr.strip().splitlines() or ["pip failed"])[-1])
@@ -63,7 +72,7 @@ def environment(name: str, suite: dict[str, Any]) -> Path:
     (packages / "metal_dlpack_suites.pth").write_text(behind)
     for words in json.loads(wanted):
         if words:
-            pip(python, "install", "-q", *words)
+            pip(python, "install", "-q", *words, f"torch=={importlib.metadata.version('torch')}")
     stamp.write_text(wanted)
     return python
 
@@ -77,12 +86,15 @@ def source(name: str, suite: dict[str, Any]) -> Path:
         take_clone(name, suite, archive) if "commit" in suite else take_sdist(name, suite, archive)
         unpack(archive, folder, (*ABOUT_TESTS, *suite.get("take", ())))
         archive.unlink()
+        if not any("pytest" in path.read_text() for name in SETTINGS if (path := folder / name).exists()):
+            (folder / "pytest.ini").write_text("[pytest]\n")  # else pytest finds ours
     return folder
 
 
 def take_sdist(name: str, suite: dict[str, Any], archive: Path) -> None:
-    asked = ["download", "-q", "--no-deps", "--no-binary=:all:", "-d", str(archive.parent), f"{name}=={suite['version']}"]
-    pip(Path(sys.executable), *asked)
+    asked = ["download", "-q", "--no-deps", "--no-binary=:all:", "-d", str(archive.parent)]
+    if not list(archive.parent.glob("*.tar.gz")):
+        pip(Path(sys.executable), *asked, f"{name}=={suite['version']}")
     (found,) = archive.parent.glob("*.tar.gz")
     found.rename(archive)
 
@@ -115,7 +127,7 @@ def unpack(archive: Path, folder: Path, taken: tuple[str, ...]) -> None:
 
 def command_of(suite: dict[str, Any], device: str) -> list[str]:
     words = ["-m", "pytest", "-q", "--tb=short", "-o", "addopts=", "-p", "suites_plugin", "-p", "no:cacheprovider"]
-    words += ["-p", "no:randomly", "-W", "ignore::DeprecationWarning", "--continue-on-collection-errors"]
+    words += ["-p", "no:randomly", "--rootdir=.", "-W", "ignore::DeprecationWarning", "--continue-on-collection-errors"]
     words += ["--softmetal-torch"] if device == "mps" else []
     words += [word.replace("{device}", device) for word in suite.get("options", [])]
     return words + suite["paths"]
@@ -176,17 +188,26 @@ def read(lines: Path) -> dict[str, Result]:
     return results
 
 
-def uncollected(lines: Path) -> list[str]:
-    return [line["uncollected"] for line in map(json.loads, lines.read_text().splitlines()) if "uncollected" in line]
+def uncollected(lines: Path) -> dict[str, str]:
+    """What files said that could not be imported."""
+    said = [line for line in map(json.loads, lines.read_text().splitlines()) if "uncollected" in line]
+    return {line["uncollected"]: line["said"] for line in said}
 
 
 def row_from(name: str, suite: dict[str, Any]) -> Row:
     cpu, mps = (read(BUILD / name / f"{device}.jsonl") for device in ("cpu", "mps"))
+    lost = uncollected(BUILD / name / "mps.jsonl")
+    for test in cpu.keys() - mps.keys():
+        if said := lost.get(test.partition("::")[0]):
+            mps[test] = Result("failed", said)
     return row_of(cpu, mps, CAUSES, suite.get("known", {}))
 
 
 def show(name: str, suite: dict[str, Any], row: Row) -> None:
-    print(f"== {name} {suite['version']}: {row.tests} tests, {row.on_cpu} pass on the CPU, {row.on_mps} on mps", flush=True)
+    print(
+        f"== {name} {suite['version']}: {row.tests} tests, {row.on_cpu} pass on the CPU, {row.on_mps} on mps",
+        flush=True,
+    )
     print(f"   {sum(row.refused.values())} refused as on a Mac, {row.skipped} skipped on mps, "
           f"{row.failed_on_both} fail on the CPU too, {len(row.ours)} ours, {len(row.crashes)} end the process; "
           f"mps takes {row.ratio:.2f} of the CPU's time")  # fmt: skip
@@ -196,7 +217,7 @@ def show(name: str, suite: dict[str, Any], row: Row) -> None:
         print(f"   dies: {test}")
     for test, said in row.ours.items():
         print(f"   ours: {test}: {said}")
-    for test in sorted(set(uncollected(BUILD / name / "cpu.jsonl") + uncollected(BUILD / name / "mps.jsonl"))):
+    for test in uncollected(BUILD / name / "cpu.jsonl"):
         print(f"   cannot be collected: {test}")
 
 

@@ -51,12 +51,12 @@ def cause_of(said: str, test: str, causes: dict[str, Any], known: dict[str, list
     return next((name for name, cause in causes.items() if re.search(cause["says"], said)), None)
 
 
-def row_of(
-    cpu: dict[str, Result], mps: dict[str, Result], causes: dict[str, Any], known: dict[str, list[str]]
-) -> Row:
+def row_of(cpu: dict[str, Result], mps: dict[str, Result], causes: dict[str, Any], known: dict[str, list[str]]) -> Row:
     """Count each test once; those that are skipped on the CPU are no tests."""
     # A suite that tries each device that it finds tries the CPU again beside mps: mps counts.
-    cpu, mps = ({same_test(test): of[test] for test in sorted(of, key=lambda one: one != same_test(one))} for of in (cpu, mps))
+    cpu, mps = (
+        {same_test(test): of[test] for test in sorted(of, key=lambda one: one != same_test(one))} for of in (cpu, mps)
+    )
     row, times = Row(), [0.0, 0.0]
     for test, there in cpu.items():
         here = mps.get(test, Result("failed", "it does not run on mps"))
@@ -92,7 +92,16 @@ def by_number(counts: dict[str, int]) -> list[tuple[str, int]]:
 def lines_of(name: str, version: str, date: str, row: Row, causes: dict[str, Any]) -> dict[str, list[str]]:
     """The lines of each of the page's blocks."""
     refused = sum(row.refused.values())
-    numbers = (row.tests, row.on_cpu, row.on_mps, refused, row.skipped, row.failed_on_both, len(row.ours), len(row.crashes))
+    numbers = (
+        row.tests,
+        row.on_cpu,
+        row.on_mps,
+        refused,
+        row.skipped,
+        row.failed_on_both,
+        len(row.ours),
+        len(row.crashes),
+    )
     counts = " | ".join(f"{number:,}" for number in numbers)
     return {
         "rows": [f"| {name} {version} | {counts} | {row.ratio:.1f} | {date} |"],

@@ -213,7 +213,9 @@ def test_what_only_a_mac_has_is_refused_in_our_words(torch):
         torch.ops.aten._mps_convolution(x, x, None, [0], [1], [1], 1)
 
 
-@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"])
+@pytest.mark.parametrize(
+    "name", ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"]
+)
 def test_floats_of_eight_bits_go_to_mps_and_back_and_are_converted_on_the_cpu(torch, name):
     dtype, x = getattr(torch, name), torch.tensor([0.5, 1.0, 2.0])
     small = x.to("mps", dtype)

@@ -108,8 +108,9 @@ copy(const c10::OperatorHandle &op, torch::jit::Stack *stack)
     if (from.scalar_type() != to.scalar_type() && from.is_mps() && to.numel() > 0) {
         for (auto dtype : {from.scalar_type(), to.scalar_type()}) {
             bool is_known = TORCH_IS_FROM(15) && dtype == c10::kFloat8_e4m3fn;
-            TORCH_CHECK_TYPE(!c10::isFloat8Type(dtype) || is_known, "Trying to convert ", dtype,
-                             " to the MPS backend but it does not have support for that dtype.");
+            TORCH_CHECK_TYPE(
+                !c10::isFloat8Type(dtype) || is_known, "Trying to convert ", dtype,
+                " to the MPS backend but it does not have support for that dtype.");
         }
     }
     compute(op, stack);
