@@ -59,7 +59,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     crash = getattr(report.longrepr, "reprcrash", None)
     text = str(report.longrepr or "") if outcome == "failed" else ""
     if outcome == "failed" and _said.get(report.nodeid, ("", ""))[0] != "failed":
-        _said[report.nodeid] = (outcome, (crash.message if crash else "")[-1500:] + "\n" + text[-2500:])
+        _said[report.nodeid] = (outcome, (crash.message if crash else "")[:1500] + "\n" + text[-2500:])
     elif outcome == "skipped" or report.when == "call":
         _said.setdefault(report.nodeid, (outcome, ""))
     if report.when == "call":

@@ -69,6 +69,7 @@ def test_what_is_known_by_name_comes_before_what_is_said():
         ("The operator 'aten::mode' is not currently implemented for the MPS device. If", "no-kernel"),
         ("RuntimeError: Expected all tensors to be on the same device, but found", "other-device"),
         ("TypeError: can't convert mps:0 device type tensor to numpy. Use Tensor.cpu()", "numpy"),
+        ("RuntimeError: Backend doesn't support getting stream native handle.", "stream-handle"),
         ("RuntimeError: Expected a 'mps' device type for generator but found 'cpu'", "generator"),
         ("AssertionError: Tensor-likes are not close! torch.float64 on cpu and mps", None),
         ("RuntimeError: softmetal.torch_mps: the operator has a kernel on a Mac alone", None),
