@@ -6,7 +6,7 @@
 
 Each suite's version gets an environment of its own in build/suites, behind which stands all of the one that runs this.
 Its tests come from the sdist on the package index; where that has none, from a clone (bare or not) in $SUITES/NAME, of
-which the commit in the table is taken.  Nothing of theirs is kept outside of build/.
+which the commit in the table is taken.  Their files stay in build/.
 """
 
 import argparse

@@ -16,7 +16,7 @@ DIED = "the process died"
 
 @dataclass
 class Result:
-    """Of one test on one device."""
+    """What one test did on one device."""
 
     outcome: str  # passed, failed, skipped
     said: str = ""
@@ -25,7 +25,7 @@ class Result:
 
 @dataclass
 class Row:
-    """Of one suite; `refused` counts by the rule's name, and `ours` has what each said, by the test."""
+    """The counts of one suite; `refused` counts by the rule's name, and `ours` has what each said, by the test."""
 
     tests: int = 0
     on_cpu: int = 0
