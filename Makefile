@@ -16,7 +16,7 @@ PYTEST := $(PY) -m pytest -q -n auto --maxprocesses 4 --dist loadfile --no-loads
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all nightly budgets settings versions bench lint format asan tsan arm64 kernels mutants instructions coverage streams regions model soak docs notebooks first-day conformance dist build clean distclean
+.PHONY: help demo test test-all nightly budgets settings versions suites bench lint format asan tsan arm64 kernels mutants instructions coverage streams regions model soak docs notebooks first-day conformance dist build clean distclean
 
 help:
 	@echo 'make demo      one write seen by every framework, what this machine can share, and a kernel'
@@ -39,6 +39,7 @@ help:
 	@echo 'make settings  the tests that use the GPU under each reading of what Metal leaves open'
 	@echo 'make versions  what uses torch, NumPy, MLX, JAX and tvm-ffi, with the oldest and newest that share; then the large'
 	@echo '               frameworks of docs/interop.md; downloads 7 GB; ARGS=numpy==2.0.2 is one'
+	@echo 'make suites    the suites of other libraries on the CPU and on mps (docs/suites.md); ARGS=kornia is one, SUITES a folder of clones'
 	@echo 'make bench     the benchmarks'
 	@echo 'make instructions  counts what each hot call executes: at most 3 % more than benchmarks/instructions.json'
 	@echo 'make docs      the site, written to build/site, and docs/inside/protocol.md'
@@ -124,6 +125,9 @@ kernels: build $(CLANG_17)
 versions: build
 	$(PY) tools/versions.py $(ARGS)
 
+suites: build
+	SUITES='$(SUITES)' $(PY) tools/suites.py $(ARGS)
+
 mutants: build
 	$(PY) tools/mutants.py $(ARGS)
 
@@ -182,7 +186,7 @@ budgets:
 	@echo $(BUDGETS)
 
 # All that is too long for a push; one target after another, and each is tried.
-NIGHTLY = test-all lint instructions settings versions kernels coverage streams regions model conformance docs notebooks first-day dist \
+NIGHTLY = test-all lint instructions settings versions suites kernels coverage streams regions model conformance docs notebooks first-day dist \
     "asan ARGS=tests" "tsan ARGS=tests" "arm64 ARGS=tests" soak mutants \
     "mutants ARGS=--of=softmetal" "mutants ARGS=--of=python"
 nightly:

@@ -213,6 +213,29 @@ def test_what_only_a_mac_has_is_refused_in_our_words(torch):
         torch.ops.aten._mps_convolution(x, x, None, [0], [1], [1], 1)
 
 
+@pytest.mark.parametrize(
+    "name", ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"]
+)
+def test_floats_of_eight_bits_go_to_mps_and_back_and_are_converted_on_the_cpu(torch, name):
+    dtype, x = getattr(torch, name), torch.tensor([0.5, 1.0, 2.0])
+    small = x.to("mps", dtype)
+    assert small.cpu().float().equal(x) and small.clone()[1:].cpu().float().equal(x[1:])
+    if name == "float8_e4m3fn" and tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 15):
+        assert x.to("mps").to(dtype).float().equal(x.to("mps"))
+        return
+    refused = rf"Trying to convert {name.replace('float', 'Float')} to the MPS backend but it does not have"
+    casts = (
+        lambda: x.to("mps").to(dtype),
+        small.float,
+        lambda: small.to("cpu", torch.float32),
+        lambda: torch.empty(3, device="mps").copy_(small),
+    )
+    for cast in casts:
+        with pytest.raises(TypeError, match=refused):
+            cast()
+    assert torch.empty(0, device="mps").to(dtype).numel() == 0
+
+
 def test_more_than_sixteen_axes_are_refused(torch):
     assert torch.empty([1] * 16, device="mps").dim() == 16
     with pytest.raises(RuntimeError, match=r"MPS supports tensors with dimensions <= 16, but got 17\."):

@@ -97,6 +97,25 @@ dropout(const Tensor &input, double p, std::optional<bool> is_training)
     return {input.mul(mask).mul_(p == 1 ? 0 : 1 / (1 - p)), mask};
 }
 
+// Conversions to and from 8-bit floats: bytes go anywhere, and from the CPU they are converted there.
+//
+// Source: the texts in torch 2.9 and 2.13 for macOS; later MPS has one of these types (PyTorch's pull request 194074).
+void
+copy(const c10::OperatorHandle &op, torch::jit::Stack *stack)
+{
+    const Tensor &to = stack->at(stack->size() - 3).toTensor(),
+                 &from = stack->at(stack->size() - 2).toTensor();
+    if (from.scalar_type() != to.scalar_type() && from.is_mps() && to.numel() > 0) {
+        for (auto dtype : {from.scalar_type(), to.scalar_type()}) {
+            bool is_known = TORCH_IS_FROM(15) && dtype == c10::kFloat8_e4m3fn;
+            TORCH_CHECK_TYPE(
+                !c10::isFloat8Type(dtype) || is_known, "Trying to convert ", dtype,
+                " to the MPS backend but it does not have support for that dtype.");
+        }
+    }
+    compute(op, stack);
+}
+
 // Behind an operator that fell back: what the CPU's left in an argument.
 Tensor
 copy_and_resize(const Tensor &cpu, const Tensor &ours)
@@ -214,7 +233,7 @@ TORCH_LIBRARY_IMPL(aten, MPS, library)
 {
     library.impl("empty.memory_format", torch_mps::empty);
     library.impl("empty_strided", torch_mps::empty_strided);
-    library.impl("copy_", torch::CppFunction::makeFromBoxedFunction<&torch_mps::compute>());
+    library.impl("copy_", torch::CppFunction::makeFromBoxedFunction<&torch_mps::copy>());
     library.impl("convolution_overrideable",
                  torch::CppFunction::makeFromBoxedFunction<&torch_mps::convolution>());
     library.impl("convolution_backward_overrideable",

@@ -1,0 +1,105 @@
+"""The tool that runs other libraries' suites: its causes and counts on made-up results, and its page."""
+
+import random
+import re
+
+import pytest
+import suites
+import suites_rows
+from suites_rows import DIED, Result
+
+CAUSES = {"wide": {"says": "no float64", "rule": "MPS has no float64"}, "kept": {"says": "(?!)", "rule": "as a Mac"}}
+#: What a test does on the CPU and on mps, and where it counts.
+FATES = {
+    "on_mps": [("passed", "passed", ""), ("failed", "passed", "")],
+    "skipped": [("passed", "skipped", ""), ("failed", "skipped", "")],
+    "failed_on_both": [("failed", "failed", "no float64"), ("failed", "failed", DIED)],
+    "refused": [("passed", "failed", "TypeError: no float64")],
+    "crashes": [("passed", "failed", f"{DIED}: -11")],
+    "ours": [("passed", "failed", "AssertionError: 1 != 2\nmore")],
+    None: [("skipped", "passed", ""), ("skipped", "failed", "")],
+}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_each_test_counts_once_and_by_its_fate(seed):
+    draw = random.Random(seed)
+    fates = [draw.choice(list(FATES)) for _ in range(draw.randrange(60))]
+    cpu, mps = {}, {}
+    for number, fate in enumerate(fates):
+        there, here, said = draw.choice(FATES[fate])
+        cpu[f"t.py::test[cpu-{number}]"] = Result(there, "", 1.0)
+        mps[f"t.py::test[mps-{number}]"] = Result(here, said, 3.0)
+    row = suites_rows.row_of(cpu, mps, CAUSES, {})
+    assert row.tests == sum(fate is not None for fate in fates)
+    assert row.on_cpu == sum(cpu[t].outcome == "passed" for t in cpu)
+    counted = {name: getattr(row, name) for name in FATES if name}
+    counted.update(refused=sum(row.refused.values()), crashes=len(row.crashes), ours=len(row.ours))
+    assert counted == {name: fates.count(name) for name in counted}
+    assert sum(counted.values()) == row.tests
+    assert row.ratio in (0.0, 3.0)
+
+
+def test_of_a_suite_that_tries_the_cpu_beside_mps_only_mps_counts():
+    cpu = {"t.py::test[cpu]": Result("passed")}
+    for order in (["t.py::test[cpu]", "t.py::test[mps]"], ["t.py::test[mps]", "t.py::test[cpu]"]):
+        outcomes = {"t.py::test[cpu]": Result("passed"), "t.py::test[mps]": Result("failed", "wrong")}
+        row = suites_rows.row_of(cpu, {name: outcomes[name] for name in order}, CAUSES, {})
+        assert (row.tests, row.on_mps, list(row.ours)) == (1, 0, ["t.py::test[cpu]"])
+
+
+def test_a_name_is_the_same_on_both_devices_and_other_words_stay():
+    same = suites_rows.same_test
+    assert same("test_a.py::T::test[mps-float32]") == same("test_a.py::T::test[cpu-float32]")
+    assert same("test[mps:0]") == same("test[mps0]") == "test[cpu]"
+    assert same("test_ramps.py::test_mpsx") == "test_ramps.py::test_mpsx"
+
+
+def test_what_is_known_by_name_comes_before_what_is_said():
+    assert suites_rows.cause_of("no float64", "a::b", CAUSES, {"kept": ["a::*"]}) == "kept"
+    assert suites_rows.cause_of("no float64", "c::b", CAUSES, {"kept": ["a::*"]}) == "wide"
+    assert suites_rows.cause_of("wrong", "c::b", CAUSES, {"kept": ["a::*"]}) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        ("TypeError: Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support", "float64"),
+        ("TypeError: Trying to convert ComplexDouble to the MPS backend but it does not", "complex128"),
+        ("The operator 'aten::mode' is not currently implemented for the MPS device. If", "no-kernel"),
+        ("RuntimeError: Expected all tensors to be on the same device, but found", "other-device"),
+        ("TypeError: can't convert mps:0 device type tensor to numpy. Use Tensor.cpu()", "numpy"),
+        ("RuntimeError: Backend doesn't support getting stream native handle.", "stream-handle"),
+        ("RuntimeError: Expected a 'mps' device type for generator but found 'cpu'", "generator"),
+        ("AssertionError: Tensor-likes are not close! torch.float64 on cpu and mps", None),
+        ("RuntimeError: softmetal.torch_mps: the operator has a kernel on a Mac alone", None),
+    ],
+)
+def test_torchs_words_name_the_cause(said, cause):
+    assert suites_rows.cause_of(said, "t", suites.CAUSES, {}) == cause
+
+
+def test_what_a_run_leaves_of_a_test_that_ends_its_process(tmp_path):
+    lines = tmp_path / "cpu.jsonl"
+    lines.write_text(
+        '{"begun": "a"}\n{"took": "a", "seconds": 2.5}\n{"test": "a", "outcome": "passed", "said": ""}\n{"begun": "b"}\n'
+    )
+    assert suites.read(lines) == {"a": Result("passed", "", 2.5), "b": Result("failed", DIED)}
+
+
+def test_a_suites_lines_take_the_place_of_its_old_ones():
+    page = "".join(f"<!-- {b} -->\n| h |\n| - |\n| b 1 | old |\n<!-- end of {b} -->\n" for b in ("rows", "ours"))
+    once = suites_rows.placed(page, "a", {"rows": ["| a 1 | x |"], "ours": ["| a | y |", "| a | z |"]})
+    assert suites_rows.names_on(once) == ["a", "b"]
+    assert suites_rows.placed(once, "a", {"rows": [], "ours": []}) == page
+
+
+def test_the_page_and_the_table_name_the_same_suites():
+    page = suites_rows.PAGE.read_text(encoding="utf-8")
+    assert suites_rows.names_on(page) == sorted(suites.SUITES, key=str.lower)
+    for name, suite in suites.SUITES.items():
+        assert f"| {name} {suite['version']} |" in page
+        assert ("commit" in suite) == ("repository" in suite)
+        assert set(suite.get("known", {})) <= set(suites.CAUSES)
+    for cause in suites.CAUSES.values():
+        re.compile(cause["says"])

@@ -1,0 +1,269 @@
+"""Other people's test suites on torch's mps device, each beside the CPU: suites.py [NAME...] [--page] [--again].
+
+    suites.py kornia        one of tools/suites.toml; without a name, all of them; `exchange` is a group there
+    suites.py --page        writes what came of it to docs/suites.md too
+    suites.py --again       counts what build/suites has of the last run once more, and runs nothing
+
+Each suite's version gets an environment of its own in build/suites, behind which stands all of the one that runs this.
+Its tests come from the sdist on the package index; where that has none, from a clone (bare or not) in $SUITES/NAME, of
+which the commit in the table is taken.  Their files stay in build/.
+"""
+
+import argparse
+import datetime
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tomllib
+import venv
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from suites_rows import DIED, PAGE, Result, Row, by_number, lines_of, placed, row_of
+
+ROOT = Path(__file__).parents[1]
+BUILD = ROOT / "build/suites"
+TABLE = tomllib.loads((ROOT / "tools/suites.toml").read_text())
+CAUSES: dict[str, Any] = TABLE["cause"]
+SUITES: dict[str, Any] = TABLE["suite"]
+#: What a suite's own settings may say of how it is run.
+SETTINGS = ("pyproject.toml", "pytest.ini", "setup.cfg", "tox.ini")
+ABOUT_TESTS = (*SETTINGS, "conftest.py", "tests", "test")
+MAX_DEATHS = 25
+
+
+class Missing(Exception):
+    """The suite cannot be had here; the text says why."""
+
+
+def pip(python: Path, *words: str) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        str(python),
+        "--disable-pip-version-check",
+        "--no-input",
+        *words,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Missing((done.stderr.strip().splitlines() or ["pip failed"])[-1])
+
+
+def environment(name: str, suite: dict[str, Any]) -> Path:
+    """Its Python.  pip sees what stands behind it, so torch is not fetched again."""
+    folder = BUILD / name / "environment"
+    python, stamp = folder / "bin/python", folder / "installed"
+    wanted = json.dumps([suite.get("install", [f"{name}=={suite['version']}"]), suite.get("extra", [])])
+    if stamp.exists() and stamp.read_text() == wanted:
+        return python
+    venv.create(folder, symlinks=True)
+    asked = [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+    packages = Path(subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip())
+    behind = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
+    (packages / "metal_dlpack_suites.pth").write_text(behind)
+    for words in json.loads(wanted):
+        if words:
+            pip(python, "install", "-q", *words, f"torch=={importlib.metadata.version('torch')}")
+    stamp.write_text(wanted)
+    return python
+
+
+def source(name: str, suite: dict[str, Any]) -> Path:
+    """A folder with the tests, and what they need beside them, but not the library."""
+    folder = BUILD / name / "source"
+    if not folder.exists():
+        archive = BUILD / name / "source.tar"
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        take_clone(name, suite, archive) if "commit" in suite else take_sdist(name, suite, archive)
+        unpack(archive, folder, (*ABOUT_TESTS, *suite.get("take", ())))
+        archive.unlink()
+        if not any("pytest" in path.read_text() for name in SETTINGS if (path := folder / name).exists()):
+            (folder / "pytest.ini").write_text("[pytest]\n")  # else pytest finds ours
+    return folder
+
+
+def take_sdist(name: str, suite: dict[str, Any], archive: Path) -> None:
+    asked = ["download", "-q", "--no-deps", "--no-binary=:all:", "-d", str(archive.parent)]
+    if not list(archive.parent.glob("*.tar.gz")):
+        pip(Path(sys.executable), *asked, f"{name}=={suite['version']}")
+    (found,) = archive.parent.glob("*.tar.gz")
+    found.rename(archive)
+
+
+def take_clone(name: str, suite: dict[str, Any], archive: Path) -> None:
+    clone = Path(os.environ.get("SUITES") or BUILD / "clones", name)
+    if not clone.is_dir():
+        raise Missing(f"its sdist has no tests, and there is no clone of {suite['repository']} in {clone}")
+    git = ["git", "-C", str(clone)]
+    there = subprocess.run([*git, "ls-tree", "--name-only", suite["commit"]], capture_output=True, text=True)
+    taken = {one.split("/")[0] for one in (*ABOUT_TESTS, *suite.get("take", ()))} & set(there.stdout.splitlines())
+    command = [*git, "archive", "--prefix=clone/", "-o", str(archive), suite["commit"], *sorted(taken)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        archive.unlink(missing_ok=True)
+        raise Missing((there.stderr + done.stderr).strip())
+
+
+def unpack(archive: Path, folder: Path, taken: tuple[str, ...]) -> None:
+    with tarfile.open(archive) as packed:
+        for member in packed:
+            path = member.name.partition("/")[2]
+            if any(path == one or path.startswith(f"{one}/") for one in taken):
+                member.name = path
+                packed.extract(member, folder, filter="data")
+
+
+# ---- one run ----
+
+
+def command_of(suite: dict[str, Any], device: str) -> list[str]:
+    words = ["-m", "pytest", "-q", "--tb=short", "-o", "addopts=", "-p", "suites_plugin", "-p", "no:cacheprovider"]
+    words += ["-p", "no:randomly", "--rootdir=.", "-W", "ignore::DeprecationWarning", "--continue-on-collection-errors"]
+    words += ["--softmetal-torch"] if device == "mps" else []
+    words += [word.replace("{device}", device) for word in suite.get("options", [])]
+    return words + suite["paths"]
+
+
+def variables_of(suite: dict[str, Any], device: str, folder: Path) -> dict[str, str]:
+    chosen = {name: value.replace("{device}", device) for name, value in suite.get("environment", {}).items()}
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "tools"), *map(str, suite.get("beside", []))]),
+        "OMP_NUM_THREADS": "1",
+        "SOFTMETAL_KERNEL_CHECK": "0",
+        "HF_HUB_OFFLINE": "1",
+        "SUITE_DEVICE": device,
+        "SUITE_DEFAULT": str(int(suite.get("default_device", False))),
+        "SUITE_RESULTS": str(folder / f"{device}.jsonl"),
+        "SUITE_DONE": str(folder / f"{device}.done"),
+        **chosen,
+    }
+
+
+def run(name: str, suite: dict[str, Any], device: str, python: Path) -> None:
+    """A test that ends its process is left out of the next, which goes on with the others."""
+    folder = BUILD / name
+    lines, done = folder / f"{device}.jsonl", folder / f"{device}.done"
+    lines.write_text("")
+    done.write_text("")
+    variables = variables_of(suite, device, folder)
+    for _ in range(MAX_DEATHS):
+        with (folder / f"{device}.log").open("a") as log:
+            command = [str(python), *command_of(suite, device)]
+            code = subprocess.run(command, cwd=folder / "source", env=variables, stdout=log, stderr=log).returncode
+        if code in (0, 1, 5):
+            return
+        begun = [json.loads(line).get("begun") for line in lines.read_text().splitlines()]
+        finished = set(done.read_text().splitlines())
+        if not (set(begun) - finished - {None}):
+            return  # it is no test that ends it
+        results = read(lines)
+        done.write_text("".join(f"{test}\n" for test in results))
+        for test, result in results.items():
+            if result.said == DIED:
+                with lines.open("a") as more:
+                    more.write(json.dumps({"test": test, "outcome": "failed", "said": f"{DIED}: {code}"}) + "\n")
+
+
+def read(lines: Path) -> dict[str, Result]:
+    """By test; one that began and did not end has died."""
+    results: dict[str, Result] = {}
+    for line in map(json.loads, lines.read_text().splitlines()):
+        if "begun" in line:
+            results[line["begun"]] = Result("failed", DIED)
+        elif "took" in line:
+            results[line["took"]].seconds = line["seconds"]
+        elif "test" in line:
+            seconds = results[line["test"]].seconds
+            results[line["test"]] = Result(line["outcome"], line["said"], seconds)
+    return results
+
+
+def uncollected(lines: Path) -> dict[str, str]:
+    """What files said that could not be imported."""
+    said = [line for line in map(json.loads, lines.read_text().splitlines()) if "uncollected" in line]
+    return {line["uncollected"]: line["said"] for line in said}
+
+
+def row_from(name: str, suite: dict[str, Any]) -> Row:
+    cpu, mps = (read(BUILD / name / f"{device}.jsonl") for device in ("cpu", "mps"))
+    lost = uncollected(BUILD / name / "mps.jsonl")
+    for test in cpu.keys() - mps.keys():
+        if said := lost.get(test.partition("::")[0]):
+            mps[test] = Result("failed", said)
+    return row_of(cpu, mps, CAUSES, suite.get("known", {}))
+
+
+def show(name: str, suite: dict[str, Any], row: Row) -> None:
+    print(
+        f"== {name} {suite['version']}: {row.tests} tests, {row.on_cpu} pass on the CPU, {row.on_mps} on mps",
+        flush=True,
+    )
+    print(f"   {sum(row.refused.values())} refused as on a Mac, {row.skipped} skipped on mps, "
+          f"{row.failed_on_both} fail on the CPU too, {len(row.ours)} ours, {len(row.crashes)} end the process; "
+          f"mps takes {row.ratio:.2f} of the CPU's time")  # fmt: skip
+    for cause, number in by_number(row.refused):
+        print(f"{number:7} {cause}: {CAUSES[cause]['rule']}")
+    for test in row.crashes:
+        print(f"   dies: {test}")
+    for test, said in row.ours.items():
+        print(f"   ours: {test}: {said}")
+    for test in uncollected(BUILD / name / "cpu.jsonl"):
+        print(f"   cannot be collected: {test}")
+
+
+def judge(name: str, suite: dict[str, Any], again: bool) -> Row:
+    if not again:
+        python = environment(name, suite)
+        source(name, suite)
+        for device in ("cpu", "mps"):
+            run(name, suite, device, python)
+    row = row_from(name, suite)
+    if not row.tests:
+        raise Missing(f"no test ran: {BUILD / name}/*.log says why")
+    facts = {"name": name, "version": suite["version"], "torch": importlib.metadata.version("torch")}
+    (BUILD / f"{name}.json").write_text(json.dumps({**facts, **asdict(row)}, indent=1))
+    return row
+
+
+def chosen(names: list[str]) -> Iterator[str]:
+    for name in names or SUITES:
+        group = [one for one, suite in SUITES.items() if suite.get("group") == name]
+        if name not in SUITES and not group:
+            sys.exit(f"suites.py: there is no {name} in tools/suites.toml")
+        yield from group or [name]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition(":")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--page", action="store_true")
+    parser.add_argument("--again", action="store_true")
+    options = parser.parse_args()
+    status = 0
+    for name in chosen(options.names):
+        suite = SUITES[name]
+        try:
+            row = judge(name, suite, options.again)
+        except Missing as why:
+            print(f"== {name} {suite['version']}: left out: {why}", flush=True)
+            continue
+        show(name, suite, row)
+        status |= bool(set(row.ours) or row.crashes)
+        if options.page:
+            date = datetime.date.fromtimestamp((BUILD / name / "mps.jsonl").stat().st_mtime).isoformat()
+            PAGE.write_text(placed(PAGE.read_text(), name, lines_of(name, suite["version"], date, row, CAUSES)))
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+"""A pytest plugin: one line for each test of another library's suite, on the device that $SUITE_DEVICE names.
+
+A test is written down when it begins, so that one which ends the process is known; $SUITE_DONE has the tests that an
+earlier process of the same run has finished.  With $SUITE_DEFAULT=1 what is made without a device lies on that device.
+"""
+
+import faulthandler
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+SECONDS_A_TEST = float(os.environ.get("SUITE_SECONDS", "120"))
+_said: dict[str, tuple[str, str]] = {}
+
+
+def write(**line: object) -> None:
+    with open(os.environ["SUITE_RESULTS"], "a") as results:
+        results.write(json.dumps(line) + "\n")
+
+
+def pytest_sessionstart() -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    if os.environ.get("SUITE_DEFAULT") == "1":  # on the CPU too, as it makes each call slower
+        torch.set_default_device(os.environ["SUITE_DEVICE"])
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    done = set(Path(os.environ["SUITE_DONE"]).read_text().splitlines())
+    kept = [item for item in items if item.nodeid not in done]
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in done])
+    items[:] = kept
+
+
+def pytest_runtest_logstart(nodeid: str) -> None:
+    _said.pop(nodeid, None)
+    write(begun=nodeid)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    import torch
+
+    torch.manual_seed(0)
+    faulthandler.dump_traceback_later(SECONDS_A_TEST, exit=True, file=sys.__stderr__)
+
+
+def pytest_runtest_teardown() -> None:
+    faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    outcome = "skipped" if hasattr(report, "wasxfail") and report.outcome == "skipped" else report.outcome
+    crash = getattr(report.longrepr, "reprcrash", None)
+    text = str(report.longrepr or "") if outcome == "failed" else ""
+    if outcome == "failed" and _said.get(report.nodeid, ("", ""))[0] != "failed":
+        _said[report.nodeid] = (outcome, (crash.message if crash else "")[:1500] + "\n" + text[-2500:])
+    elif outcome == "skipped" or report.when == "call":
+        _said.setdefault(report.nodeid, (outcome, ""))
+    if report.when == "call":
+        write(took=report.nodeid, seconds=round(report.duration, 4))
+    if report.when == "teardown":
+        outcome, said = _said.pop(report.nodeid, ("skipped", ""))
+        write(test=report.nodeid, outcome=outcome, said=said)
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    if report.failed:
+        write(uncollected=report.nodeid, said=str(report.longrepr)[-1500:])
