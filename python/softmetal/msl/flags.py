@@ -101,6 +101,8 @@ SPLIT = [
     "-mllvm",
     "-use-noalias-intrinsic-during-inlining=false",  # a loop with such calls is not taken for parallel
     "-mllvm",
+    "-enable-nontrivial-unswitch",  # a question that all threads answer alike is asked once, before the loop over them
+    "-mllvm",
     "-enable-interleaved-mem-accesses=false",  # of a parallel loop it would take a thread's load before its own store
 ]
 #: Two branches that do alike would be merged by the compiler: with no line, or the wrong one.
