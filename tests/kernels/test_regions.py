@@ -9,6 +9,7 @@ from children import output_of
 from places import SUPPORT
 
 import metal_dlpack as md
+from softmetal.msl.llvm_loops import in_order
 
 pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_kernels]
 
@@ -20,6 +21,40 @@ EACH = 10
 @pytest.mark.some(1)
 def test_random_kernels_do_the_same_as_on_fibers(first):
     assert output_of(SUPPORT / "region_kernels.py", EACH, first, timeout=600) == f"{EACH} kernels, 0 differ\n"
+
+
+def test_lanes_meet_in_a_loop_before_they_meet_behind_it():
+    """A kernel whose loop LLVM writes down behind what follows it."""
+    assert output_of(SUPPORT / "region_kernels.py", 1, 777091, timeout=600) == "1 kernels, 0 differ\n"
+
+
+def behind(leads, start):
+    """The blocks that ways lead to from a block."""
+    seen, left = set(), [start]
+    while left:
+        for to in leads[left.pop()]:
+            if to not in seen:
+                seen.add(to)
+                left.append(to)
+    return seen
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_a_loop_comes_whole_before_what_it_leads_to(seed):
+    choose = random.Random(seed)
+    names = [f"b{number}" for number in range(choose.randrange(1, 12))]
+    # Nothing leads to the entry
+    leads = {
+        name: [choose.choice(names[1:] or [name]) for _ in range(choose.choice([0, 1, 1, 2, 3]))] for name in names
+    }
+    leads = leads if len(names) > 1 else {names[0]: []}
+    made, ahead = in_order(leads), {name: behind(leads, name) for name in names}
+    assert sorted(made) == sorted(names) and made[0] == names[0]
+    for one, other in itertools.permutations(names, 2):
+        if other in ahead[one] and one not in ahead[other]:
+            assert made.index(one) < made.index(other)
+    if all(names.index(to) > names.index(one) for one, there in leads.items() for to in there):
+        assert made == names  # as in the text
 
 
 HEAD = """#include <metal_stdlib>

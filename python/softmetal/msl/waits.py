@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass, field
 
 from .llvm_function import Block, Instruction, read_blocks
+from .llvm_loops import in_order
 
 #: The parameters: arguments; the threadgroup's first thread; where in it this one is, and its index; where in the grid;
 #: lane and SIMD-group.
@@ -76,7 +77,10 @@ def read_thread(text: str) -> Thread:
     """Read the function's body."""
     thread = Thread()
     ends: dict[str, str] = {}  # where a block of the text ends, once it is cut
-    for label, block in read_blocks(text, _ENTRY).items():
+    blocks = read_blocks(text, _ENTRY)
+    # Lanes that wait at several places meet at the first one: those within a loop come before what is behind it
+    for label in in_order({label: block.leads for label, block in blocks.items()}):
+        block = blocks[label]
         here = thread.blocks[label] = Block(label)
         thread.starts.setdefault(0, label)
         for one in block.instructions:

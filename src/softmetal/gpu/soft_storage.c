@@ -22,6 +22,9 @@
 
 #define HEAP_MOST 32768 /* bytes; larger blocks are always mapped */
 #define GUARD_NBYTES ((size_t)1 << 20)
+#define HUGE_LEAST \
+    ((size_t)4 \
+     << 20) /* bytes, as in NumPy: a matrix's column has a page of 4 KiB for each item */
 #define GUARDED_MOST 8192 /* blocks, each two mappings; later ones join their neighbours' */
 #ifdef __SANITIZE_ADDRESS__
 #define MAPS_SMALL 0
@@ -75,6 +78,9 @@ map_block(size_t nbytes, bool is_guarded)
     if (is_guarded && mprotect(block, round_to_pages(nbytes), PROT_READ | PROT_WRITE) != 0) {
         munmap(block, round_to_pages(nbytes) + guard);
         return NULL;
+    }
+    if (nbytes >= HUGE_LEAST) {
+        madvise(block, round_to_pages(nbytes), MADV_HUGEPAGE); /* a wish */
     }
     return block;
 }
