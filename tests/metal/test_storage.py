@@ -1,5 +1,8 @@
 """Storage modes: which one an allocation gets, and what each does; on unified memory and on a discrete GPU."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from children import run_child
@@ -152,3 +155,24 @@ def test_each_of_several_read_only_memories_is_known_by_its_handle_and_by_its_by
         assert md.asarray(Forgetful(memory)).readonly
     del arrays, array, wrapped
     assert not md.asarray(np.zeros(1 << 12, "uint8")).readonly
+
+
+def flags_of(address):
+    """What the system says of the mapping at this address, in words of two letters."""
+    is_found = False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if found := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):
+            is_found = int(found[1], 16) <= address < int(found[2], 16)
+        elif is_found and line.startswith("VmFlags:"):
+            return line.split()[1:]
+    return []
+
+
+@pytest.mark.needs_softmetal
+@pytest.mark.needs_no_sanitizer
+def test_a_large_array_asks_for_huge_pages_and_a_smaller_one_does_not():
+    if not Path("/sys/kernel/mm/transparent_hugepage").exists() or not flags_of(np.zeros(1).ctypes.data):
+        pytest.skip("the system has no huge pages, or tells nothing of a process's memory")
+    for nbytes, is_asked in ((4 << 20, True), ((4 << 20) - 1, False)):
+        array = md.zeros(nbytes, dtype="uint8")
+        assert ("hg" in flags_of(array.ctypes.data)) == is_asked

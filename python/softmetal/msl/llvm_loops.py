@@ -44,7 +44,7 @@ def _behind_loops(leads: dict[str, set[str]]) -> dict[str, set[str]]:
 
 
 def in_order(leads: Mapping[str, list[str]]) -> list[str]:
-    """Blocks as they come: a loop whole before what it leads to, else as in the text.  The first of leads is the entry."""
+    """Blocks as they come: a loop whole before what it leads to, else as in the text.  leads begins with the entry."""
     place = {label: nth for nth, label in enumerate(leads)}
     return list(_in_order({label: [to for to in there if to in place] for label, there in leads.items()}, place))
 
