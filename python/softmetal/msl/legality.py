@@ -218,7 +218,7 @@ def _innermost_pointer(words: list[str], at: int) -> int:
 def _specifiers(words: list[str], at: int, types: set[str]) -> Iterator[str]:
     """The words of a type before words[at], last first."""
     at -= 1
-    while words[at] in types or words[at] in _SPECIFIERS:
+    while words[at] in types or words[at] in _SPECIFIERS or (at > 0 and not words[at]):  # `coherent(device)` is dropped
         yield words[at]
         at -= 1
 

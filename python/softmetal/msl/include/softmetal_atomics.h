@@ -11,6 +11,8 @@
 
 namespace metal {
 template <class T> struct _atomic {
+    static_assert(is_integral_v<T> ? __is_same(T, bool) || sizeof(T) >= 4 : __is_same(T, float),
+                  "Metal has atomics of int, uint, bool, float and ulong: use one of these");
     T value;
 };
 template <class T> using atomic = _atomic<T>;
