@@ -20,6 +20,7 @@ from metal_dlpack.language.diagnostics import Diagnostic
 from metal_dlpack.language.errors import SourceError
 from metal_dlpack.language.tokens import Tokens
 
+from .flags import INCLUDE
 from .function_constants import FunctionConstant
 from .threadgroup_variables import Statement
 
@@ -28,6 +29,9 @@ _NAMES = {str(number): name for name, number in _NUMBERED.items()} | {"generic":
 _ATTRIBUTES = {name: f"__attribute__((address_space({number})))" for name, number in _NUMBERED.items()}
 #: Before the source: what its words mean.  `thread` is clang's own space.
 _MEANINGS = {**_ATTRIBUTES, "constant": f"{_ATTRIBUTES['constant']} const", "thread": "", "kernel": ""}
+#: The shim's functions that know address spaces, beside those that do not.
+_ATOMICS = re.findall(r"^SOFTMETAL_IN_SPACES\((\w+)", (INCLUDE / "softmetal_atomics.h").read_text(), re.MULTILINE)
+_MEANINGS |= {name: f"softmetal_{name}" for name in _ATOMICS}
 HEAD = "".join(f"#define {word} {meaning}\n" for word, meaning in _MEANINGS.items())
 #: Flags for the compiler: all errors, and no guess which name was meant.
 FLAGS = ["-ferror-limit=0", "-fno-spell-checking"]
@@ -135,7 +139,7 @@ def _end_of_operand(tokens: Tokens, at: int) -> int | None:
 
 def refuse(said: str, source: str) -> None:
     """Raise SourceError for what is certain of what clang says; source: the user's text."""
-    for error, notes in diagnostics.errors_of(said):
+    for error, notes in diagnostics.errors_of(said.replace("'softmetal_atomic_", "'atomic_")):
         text = _certain(error, notes)
         if text is not None and error.place is not None and not _is_ours(error):
             place, line = error.place, "".join(error.snippet[:1])
@@ -156,6 +160,8 @@ def _certain(error: Diagnostic, notes: list[Diagnostic]) -> str | None:
             old, new = (_Type.read(found[f"{name}_is"] or found[name]) for name in ("old", "new"))
             is_certain = {_CAST: _is_cast, _BOUND: _is_bound}.get(pattern, _is_converted)
             return f"this {_sentence(old.space, new.space)}" if is_certain(old, new) else None
+    if any("from 'diagnose_if' attribute" in note.text and _is_ours(note) for note in notes):
+        return error.text
     called = _CALLED.match(error.text)
     candidates = [note for note in notes if note.text.startswith("candidate ")]
     passed = [_PASSED.match(note.text) for note in candidates if not _is_ours(note)]

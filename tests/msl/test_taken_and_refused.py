@@ -1,0 +1,105 @@
+"""What only types, address spaces or attributes decide: what Metal takes is taken, what it refuses is refused by its line.
+
+Each table begins with the section of the Metal Shading Language Specification 3.2.
+"""
+
+import re
+
+import pytest
+
+from softmetal import msl
+
+pytestmark = pytest.mark.needs_kernels
+
+HEAD = "#include <metal_stdlib>\nusing namespace metal;\n"
+RELAXED = "memory_order_relaxed"
+
+
+def body(text):
+    return f"kernel void k(device float *x, uint i [[thread_position_in_grid]]) {{ {text} }}"
+
+
+def atomic(kind, call):
+    """A kernel of one atomic operation; T is the type's plain one."""
+    call = call.replace("(", "_explicit(", 1) if "_explicit" not in call else call
+    return f"kernel void k(device {kind} *a, threadgroup {kind} *s, device float *x) {{ {call}; }}"
+
+
+#: 6.15 Atomic Functions: @ where the error is, and words of it.
+ATOMICS = {
+    "half": (atomic("atomic<half>", f"@atomic_fetch_add(a, half(1), {RELAXED})"), "atomic_int, atomic_uint and atomic_float"),
+    "short": (atomic("atomic<short>", f"@atomic_store(a, short(1), {RELAXED})"), "atomic_store_explicit for atomic_int"),
+    "long": (atomic("atomic_long", f"@atomic_fetch_or(a, 1, {RELAXED})"), "atomic_int, atomic_uint and atomic_bool"),
+    "greatest float": (atomic("atomic_float", f"@atomic_fetch_max(a, 1.0f, {RELAXED})"), "for atomic_int and atomic_uint"),
+    "bits of a float": (atomic("atomic_float", f"@atomic_fetch_xor(a, 1, {RELAXED})"), "atomic_uint and atomic_bool"),
+    "sum of ulong": (atomic("atomic_ulong", f"@atomic_fetch_add(a, 1ul, {RELAXED})"), "loop of atomic_compare_exchange"),
+    "load of ulong": (atomic("atomic_ulong", f"ulong n = @atomic_load_explicit(a, {RELAXED})"), "Metal has atomic_load_explicit"),
+    "sum of bool": (atomic("atomic_bool", f"@atomic_fetch_add(a, true, {RELAXED})"), "atomic_float alone"),
+    "shared float": (atomic("atomic_float", f"@atomic_fetch_add(s, 1.0f, {RELAXED})"), "not in threadgroup memory"),
+    "shared variable": (body(f"threadgroup atomic_float s; @atomic_store_explicit(&s, 1.0f, {RELAXED});"), "not in threadgroup memory"),
+    "shared ulong": (atomic("atomic_ulong", f"@atomic_max(s, 1ul, {RELAXED})"), "atomic_ulong in device memory"),
+    "a thread's own": (body(f"atomic_int n; @atomic_store_explicit(&n, 1, {RELAXED});"), "not on thread memory"),
+    "a thread's field": (body(f"struct {{ atomic_uint n; }} s; @atomic_fetch_add_explicit(&s.n, 1, {RELAXED});"), "not on thread memory"),
+    "acquire": (atomic("atomic_int", "atomic_fetch_add(a, 1, @memory_order_acquire)"), "takes memory_order_relaxed alone"),
+    "release": (atomic("atomic_uint", "atomic_store(s, 1, @memory_order_release)"), "takes memory_order_relaxed alone"),
+    "order of a failure": (
+        atomic("atomic_int", f"int n = 1; atomic_compare_exchange_weak_explicit(a, &n, 2, {RELAXED}, @memory_order_seq_cst)"),
+        "atomic_thread_fence",
+    ),
+    "in a template": (
+        "template <class T> void add(device atomic<T> *a) { @atomic_fetch_add_explicit(a, T(1), memory_order_relaxed); }"
+        + atomic("atomic<half>", "add(a)").replace("add_explicit", "add"),
+        "Metal has atomic_fetch_add_explicit",
+    ),
+}  # fmt: skip
+REFUSED = ATOMICS
+
+TAKEN = [
+    # 6.15 Atomic Functions
+    *(
+        atomic(kind, f"atomic_fetch_{name}({place}, 1, {RELAXED})")
+        for kind in ("atomic_int", "atomic<uint>")
+        for name in ("add", "sub", "and", "or", "xor", "min", "max")
+        for place in "as"
+    ),
+    *(atomic("atomic_float", f"x[0] = atomic_{name}(a, 1.0f, {RELAXED})") for name in ("fetch_add", "fetch_sub", "exchange")),
+    *(atomic("atomic_ulong", f"atomic_{name}(a, 1ul, {RELAXED})") for name in ("min", "max")),
+    *(atomic(f"atomic_{kind}", f"atomic_store_explicit(a, atomic_load_explicit(a, {RELAXED}), {RELAXED})") for kind in ("bool", "int", "float")),
+    atomic("atomic_float", f"float n = 1; while (!atomic_compare_exchange_weak_explicit(a, &n, n * 2, {RELAXED}, {RELAXED})) {{}}"),
+    atomic("atomic_bool", f"x[0] = metal::atomic_exchange_explicit(s, true, {RELAXED})"),
+    "struct S { atomic_uint n; atomic_float f[2]; }; kernel void k(device S *s, threadgroup S &t, volatile device atomic_int *v) {"
+    f"atomic_fetch_add_explicit(&s->n, 1u, {RELAXED}); atomic_fetch_add_explicit(&t.n, 1u, {RELAXED}); atomic_load_explicit(v, {RELAXED});"
+    f"atomic_fetch_add_explicit(&s[1].f[0], 1.0f, {RELAXED}); device atomic_uint &n = s->n; atomic_store_explicit(&n, 1, {RELAXED}); }}",
+    f"void add(device atomic_uint *n) {{ atomic_fetch_add_explicit(n, 1, {RELAXED}); }} template <class P> void put(P p) {{"
+    f"atomic_store_explicit(p, 1, {RELAXED}); }}" + atomic("atomic_uint", "add(a), put(a + 1), put(s)").replace("add_explicit", "add"),
+    f"kernel void k(device uint *x) {{ threadgroup atomic_uint s[4]; atomic_fetch_add_explicit((device atomic_uint *)x + 1, 1, {RELAXED});"
+    f"atomic_fetch_add_explicit(&s[0], 1, {RELAXED}); atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, thread_scope_device); }}",
+    "kernel void k(device atomic<half> *a, device float *x) { x[0] = 1; }",  # a type without operations
+]  # fmt: skip
+
+
+def opened(source):
+    """Ask for each kernel: the insides of a template are read then."""
+    library = msl.open_library(HEAD + source)
+    for kernel in library.functions:
+        library.compile(kernel, {})
+
+
+@pytest.mark.parametrize("what", REFUSED)
+@pytest.mark.some(8)
+def test_what_metal_refuses_is_refused_by_its_line(what):
+    refused, words = REFUSED[what]
+    line = refused.replace("@", "")
+    with pytest.raises(msl.SourceError) as caught:
+        opened(line)
+    first, shown, *_ = str(caught.value).splitlines()
+    assert re.match(r"program_source:3:\d+: error: ", first), first
+    assert words in first and "softmetal" not in str(caught.value)
+    assert (shown, int(first.split(":")[2])) == (line, refused.index("@") + 1)
+
+
+def test_what_metal_has_is_taken():
+    try:
+        msl.open_library(HEAD + "\n".join(f"namespace row_{nth} {{ {text}\n}}" for nth, text in enumerate(TAKEN)))
+    except msl.SourceError as error:
+        pytest.fail(str(error))
