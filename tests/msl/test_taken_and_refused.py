@@ -40,10 +40,10 @@ ATOMICS = {
     "shared ulong": (atomic("atomic_ulong", f"@atomic_max(s, 1ul, {RELAXED})"), "atomic_ulong in device memory"),
     "a thread's own": (body(f"atomic_int n; @atomic_store_explicit(&n, 1, {RELAXED});"), "not on thread memory"),
     "a thread's field": (body(f"struct {{ atomic_uint n; }} s; @atomic_fetch_add_explicit(&s.n, 1, {RELAXED});"), "not on thread memory"),
-    "acquire": (atomic("atomic_int", "atomic_fetch_add(a, 1, @memory_order_acquire)"), "takes memory_order_relaxed alone"),
-    "release": (atomic("atomic_uint", "atomic_store(s, 1, @memory_order_release)"), "takes memory_order_relaxed alone"),
+    "acquire": (atomic("atomic_int", "atomic_fetch_add(a, 1, memory_order_acquire@)"), "takes memory_order_relaxed alone"),
+    "release": (atomic("atomic_uint", "atomic_store(s, 1, memory_order_release@)"), "takes memory_order_relaxed alone"),
     "order of a failure": (
-        atomic("atomic_int", f"int n = 1; atomic_compare_exchange_weak_explicit(a, &n, 2, {RELAXED}, @memory_order_seq_cst)"),
+        atomic("atomic_int", f"int n = 1; atomic_compare_exchange_weak_explicit(a, &n, 2, {RELAXED}, memory_order_seq_cst@)"),
         "atomic_thread_fence",
     ),
     "in a template": (
@@ -52,7 +52,26 @@ ATOMICS = {
         "Metal has atomic_fetch_add_explicit",
     ),
 }  # fmt: skip
-REFUSED = ATOMICS
+OTHERS = {
+    # 4.1, 4.2: device and constant memory
+    "in device memory": (body("@device float y = 1; x[i] = y;"), "leave 'device' out"),
+    "an array in device memory": (body("const @device int y[2] = {1, 2}; x[i] = y[1];"), "cannot be in device memory"),
+    "a structure in device memory": ("struct S { int a; };" + body("@device S s; s.a = 1;"), "cannot be in device memory"),
+    "a constant of memory": (body("@constant float y = x[1]; x[i] = y;"), "write 'const' instead"),
+    "a constant of a thread": ("float f(int n) { static @constant int m[2] = {1, n}; return m[0]; }", "that the compiler knows"),
+    # 5.2.1, 5.2.3.6, 5.8.1: attributes
+    "an initial value": ("constant bool b [[@function_constant(0)]] = true;" + body("x[i] = b;"), "leave it out, and ask"),
+    "an initial list": ("constant int b [[@function_constant(0)]] {1};" + body("x[i] = b;"), "cannot have an initial value"),
+    "no threads": ("[[@max_total_threads_per_threadgroup(0)]] " + body("x[i] = 1;"), "must be 1 or more"),
+    "no threads, by a name": ("constant int n = 0; [[kernel, @max_total_threads_per_threadgroup(n)]] void k(device float *x) {}", "out of bounds"),
+    "a position twice": (body("x[i] = j;").replace(") {", ", uint j [[@thread_position_in_grid]]) {"), "given to two parameters"),
+    # 2.4, 6.7, 6.9: matrices and functions of SIMD-groups
+    "a matrix of integers": (body("simdgroup_matrix<int, 8, 8> @m; simdgroup_load(m, (device int *)x);"), "Metal has matrices"),
+    "a structure of a lane": ("struct S { float a; };" + body("S s = {x[i]}; x[i] = @simd_broadcast(s, 0).a;"), "for each field"),
+    "a structure's sum": ("struct S { int a; S(int a) : a(a) {} };" + body("x[i] = @simd_sum(S(1)).a;"), "scalars and vectors alone"),
+    "a union of a lane": ("union S { int a; float b; };" + body("S s; s.a = 1; x[i] = @quad_shuffle_xor(s, 1).b;"), "scalars and vectors"),
+}  # fmt: skip
+REFUSED = ATOMICS | OTHERS
 
 TAKEN = [
     # 6.15 Atomic Functions
@@ -75,6 +94,21 @@ TAKEN = [
     f"kernel void k(device uint *x) {{ threadgroup atomic_uint s[4]; atomic_fetch_add_explicit((device atomic_uint *)x + 1, 1, {RELAXED});"
     f"atomic_fetch_add_explicit(&s[0], 1, {RELAXED}); atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, thread_scope_device); }}",
     "kernel void k(device atomic<half> *a, device float *x) { x[0] = 1; }",  # a type without operations
+    # 4.1, 4.2: device and constant memory
+    "struct S { int n; int f(int n) { constant int m = sizeof(S); constant int a[] = {S().n, m}; return m; } int g() { return n; } };".replace("S().n", "2"),
+    body("device float *p = x, &r = x[1]; constant float t[2] = {1, 2}; const device float *const q = p + 1; p[i] = t[i % 2] + r + *q;"),
+    "kernel void k(constant float *x, device float *device *y) { constant float *p = x; constant float &r = x[1]; constant auto *q = p; *y[0] = r + *q; }",
+    "constant int w = 3; int f(int w) { return w; }" + body("static constant int n = w + 1; constexpr constant int m = 2; x[i] = n + m;"),
+    "typedef device float *place; template <class T> void f(device T *p) { device T *q = p; place r = nullptr; *q = T(1); }",
+    # 5.2.1, 5.2.3.6, 5.8.1: attributes
+    "constant bool b [[function_constant(0)]]; constant bool c = is_function_constant_defined(b) ? b : true; " + body("x[i] = c;"),
+    "[[max_total_threads_per_threadgroup(1)]] " + body("x[i] = 1;"),
+    "kernel void k(device float *x, uint i [[thread_position_in_grid]], uint j [[thread_position_in_threadgroup]]) { x[i] = j; }",
+    # 2.4, 6.7, 6.9: matrices and functions of SIMD-groups
+    *(body(f"{kind} y = {kind}(x[i]); y = simd_broadcast(y, 0); y = quad_shuffle_xor(y, 1); y = simd_sum(y); x[i] = 1;") for kind in ("int", "half", "bfloat", "float3", "bool2")),
+    *(body(f"simdgroup_matrix<{kind}, 8, 8> m; simdgroup_load(m, x); simdgroup_store(m, x);") for kind in ("float", "half", "bfloat")),
+    "struct S { float a; }; S simd_broadcast(S s, ushort lane) { return {metal::simd_broadcast(s.a, lane)}; }"
+    + body("S s = {x[i]}; x[i] = simd_broadcast(s, 0).a;"),
 ]  # fmt: skip
 
 
