@@ -71,7 +71,40 @@ OTHERS = {
     "a structure's sum": ("struct S { int a; S(int a) : a(a) {} };" + body("x[i] = @simd_sum(S(1)).a;"), "scalars and vectors alone"),
     "a union of a lane": ("union S { int a; float b; };" + body("S s; s.a = 1; x[i] = @quad_shuffle_xor(s, 1).b;"), "scalars and vectors"),
 }  # fmt: skip
-REFUSED = ATOMICS | OTHERS
+
+
+def arrays(call):
+    """A kernel that calls with arrays of each address space, in structures and not."""
+    return (
+        "struct S { float a[4], b[2][3]; }; void look(const thread float *p) {} void dev(device float *p) {} void mine(thread float *p) {} void shared(threadgroup float *p) {}"
+        "float know(constant float *p) { return *p; } float whatever(const device void *p) { return 1; }"
+        "template <class T> void put(device T *p, T x) {} void both(device float *p) {} void both(threadgroup float *p) {}"
+        "struct M { M(device float *p) thread {} void f(device float *p) thread {} };"
+        "kernel void k(device S *d, constant S &c, threadgroup S *t, device float *x) {"
+        f"float l[4]; threadgroup float s[4]; S o; threadgroup S u; {call}; }}"
+    )
+
+
+#: 4 Address Spaces: arrays that decay to a pointer.
+ARRAYS = {
+    "a local array": (arrays("@dev(l)"), "its 1st argument leads to thread memory, where device memory is expected"),
+    "a row of a local one": (arrays("@dev(o.b[1])"), "leads to thread memory"),
+    "a shared array to device": (arrays("@dev(s)"), "leads to threadgroup memory, where device memory"),
+    "a shared array to thread": (arrays("@mine(s)"), "leads to threadgroup memory, where thread memory"),
+    "a local array to shared": (arrays("@shared(l)"), "leads to thread memory, where threadgroup memory"),
+    "a device structure's": (arrays("@mine(d->a)"), "leads to device memory, where thread memory"),
+    "a device structure's row": (arrays("@shared(d[1].b[0])"), "leads to device memory, where threadgroup memory"),
+    "a local structure's": (arrays("@dev(o.a)"), "leads to thread memory, where device memory"),
+    "a constant structure's": (arrays("@look(c.a)"), "leads to constant memory, where thread memory"),
+    "an array to constant": (arrays("x[0] = @know(l)"), "leads to thread memory, where constant memory"),
+    "to any type": (arrays("x[0] = @whatever(l)"), "leads to thread memory, where device memory"),
+    "to each overload": (arrays("@both(o.a)"), "no matching function for call to 'both'"),
+    "to a template": (arrays("@put(l, 1.0f)"), "its 1st argument leads to thread memory, where device"),
+    "to a structure's pointer": (arrays("device float *@p = t->a"), "leads to threadgroup memory, where device memory"),
+    "a program's table": ("constant float t[2] = {1, 2}; float f(thread const float *p) { return *p; }" + body("x[i] = @f(t);"), "constant memory, where thread"),
+    "a result": ("device float *f() { float l[2]; return @l; }", "leads to thread memory, where device memory"),
+}  # fmt: skip
+REFUSED = ATOMICS | OTHERS | ARRAYS
 
 TAKEN = [
     # 6.15 Atomic Functions
@@ -109,6 +142,13 @@ TAKEN = [
     *(body(f"simdgroup_matrix<{kind}, 8, 8> m; simdgroup_load(m, x); simdgroup_store(m, x);") for kind in ("float", "half", "bfloat")),
     "struct S { float a; }; S simd_broadcast(S s, ushort lane) { return {metal::simd_broadcast(s.a, lane)}; }"
     + body("S s = {x[i]}; x[i] = simd_broadcast(s, 0).a;"),
+    # 4 Address Spaces
+    *(arrays(call) for call in ("dev(d->a), dev(d[1].b[1])", "mine(l), mine(o.a), mine(o.b[0])", "shared(s), shared(t->a), shared(u.b[1])")),
+    *(arrays(call) for call in ("x[0] = know(c.a) + whatever(d->a)", "both(d->a), both(u.a), both(s)", "put(d->a, 1.0f), put(x, o.a[1])")),
+    arrays("device float *p = d->a; thread float *q = l; threadgroup float *r = u.a; q[0] = p[1] + r[2]; q = o.b[1]; M m(d->a); m.f(p)"),
+    "int f(constant char *text) { return text[0]; } template <class T> int g(constant T *p) { return p[0]; }" + body('x[i] = f("text") + g("text");'),
+    "template <class T> T sum(const thread T *p) { return p[0]; } template <class T> T sum(const threadgroup T (&p)[4]) { return p[0]; }"
+    + body("threadgroup float s[4]; float l[3]; x[i] = sum(l) + sum(s);"),
 ]  # fmt: skip
 
 
