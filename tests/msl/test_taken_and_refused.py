@@ -149,12 +149,40 @@ TAKEN = [
     "int f(constant char *text) { return text[0]; } template <class T> int g(constant T *p) { return p[0]; }" + body('x[i] = f("text") + g("text");'),
     "template <class T> T sum(const thread T *p) { return p[0]; } template <class T> T sum(const threadgroup T (&p)[4]) { return p[0]; }"
     + body("threadgroup float s[4]; float l[3]; x[i] = sum(l) + sum(s);"),
+    # 2.2, 3.1: shifts of vectors by vectors of another integer type
+    *(
+        f"kernel void k(device {a}{n} *x, device {b}{n} *y, device packed_{b}{n} *p, device packed_{a}{n} *q) {{ x[0] = x[1] << y[0]; x[0] = x[1] >> p[0];"
+        f"x[0] <<= y[0]; x[0] >>= p[0]; q[0] <<= y[0]; q[0] >>= p[0]; x[0] = x[1] << x[2]; x[0] <<= 1; x[0] = 1 >> x[0]; }}"
+        for a, b, n in (("int", "uint", 2), ("char", "uchar", 3), ("short", "ushort", 4), ("long", "ulong", 3), ("uint", "int", 4), ("int", "uchar", 2))
+    ),
+    # 4: volatile vectors
+    *(
+        f"struct S {{ {kind} v; }}; kernel void k(volatile {space} {kind} *x, volatile {space} S &s, device float4 *y) {{ x[0] = float4(20.0); x[1] = x[0];"
+        f"float4 z = x[1] * 2 + s.v; x[0] += z; s.v = 1.0f; s.v -= x[0]; x[1].y = x[0].z; y[0] = x[0]; y[1] = max(float4(x[0]), z); }}"
+        for kind in ("float4", "packed_float4")
+        for space in ("device", "threadgroup")
+    ),
+    "kernel void k(constant volatile float3 *c, device packed_float3 *y) { volatile float3 z = c[0]; y[0] = z; volatile thread float3 &w = z; w = c[1] + w; }",
+    # 4.8: memory that is coherent
+    "kernel void k(device coherent(device) uint *x, coherent(device) device float4 *y, device volatile coherent(device) int &z) { x[0] = 1; }",
+    "struct S { coherent(device) device uint *x; }; void f(device coherent(device) uint *p) { coherent(device) device uint *q = p; *q = 1; }",
+]  # fmt: skip
+
+#: What a kernel decides, when it is asked for.
+TAKEN_AS_KERNELS = [
+    # 2.10: samplers that nobody uses
+    body("constexpr sampler s(filter::linear, coord::normalized); x[i] = 1;"),
+    "constexpr sampler out(filter::nearest); template <class T> T f(T x) { constexpr metal::sampler s, t(address::repeat); return x; }" + body("x[i] = f(x[i]);"),
+    # 5: kernels beside functions of their name
+    "float k(float a) { return a; }" + body("x[i] = k(x[i]);"),
+    "template <class T> T k(T a) { return a; } int k(int a, int b) { return a + b; }" + body("x[i] = k(x[i]) + k(1, 2);"),
+    "float k(device float *x) { return x[0]; } kernel void k(device float *x, constant const uint &n, constant float (&m)[4], device atomic_int *a) { x[0] = k(x); }",
 ]  # fmt: skip
 
 
 def opened(source):
     """Ask for each kernel: the insides of a template are read then."""
-    library = msl.open_library(HEAD + source)
+    library = msl.open_library(source)
     for kernel in library.functions:
         library.compile(kernel, {})
 
@@ -165,15 +193,18 @@ def test_what_metal_refuses_is_refused_by_its_line(what):
     refused, words = REFUSED[what]
     line = refused.replace("@", "")
     with pytest.raises(msl.SourceError) as caught:
-        opened(line)
+        opened(HEAD + line)
     first, shown, *_ = str(caught.value).splitlines()
     assert re.match(r"program_source:3:\d+: error: ", first), first
     assert words in first and "softmetal" not in str(caught.value)
     assert (shown, int(first.split(":")[2])) == (line, refused.index("@") + 1)
 
 
-def test_what_metal_has_is_taken():
+@pytest.mark.parametrize(
+    ("read", "rows"), [(msl.open_library, TAKEN), (opened, TAKEN_AS_KERNELS)], ids=["sources", "kernels"]
+)
+def test_what_metal_has_is_taken(read, rows):
     try:
-        msl.open_library(HEAD + "\n".join(f"namespace row_{nth} {{ {text}\n}}" for nth, text in enumerate(TAKEN)))
+        read(HEAD + "\n".join(f"namespace row_{nth} {{ {text}\n}}" for nth, text in enumerate(rows)))
     except msl.SourceError as error:
         pytest.fail(str(error))

@@ -55,7 +55,7 @@ _PASSED = re.compile(
     rf"candidate function .*not viable: cannot pass pointer to {_SPACE} as a pointer to {_SPACE} in (\w+) argument"
 )
 _DECAYED = re.compile(
-    rf"candidate (?:function|constructor) not viable: no known conversion from {_OLD} to {_NEW} for (?P<nth>\w+) argument"
+    rf"candidate (?:function|constructor) not viable: no known conversion from {_OLD} to {_NEW} for (?P<nth>\w+) arg"
 )
 _DEDUCED = re.compile(
     rf"candidate template ignored: deduced type {_NEW} of (?P<nth>\w+) parameter does not match adjusted type {_OLD} of"

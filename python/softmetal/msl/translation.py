@@ -48,6 +48,7 @@ class Translation:
     def __init__(self, preprocessed: str):
         source = Tokens.of(preprocessed)
         declarators.drop_coherence(source)
+        unsupported.drop_unused_samplers(source)
         self._source = source
         if "double" in source.words:
             raise source_error(source, source.words.index("double"), "'double' is not supported in Metal")
