@@ -173,6 +173,12 @@ TAKEN_AS_KERNELS = [
     # 2.10: samplers that nobody uses
     body("constexpr sampler s(filter::linear, coord::normalized); x[i] = 1;"),
     "constexpr sampler out(filter::nearest); template <class T> T f(T x) { constexpr metal::sampler s, t(address::repeat); return x; }" + body("x[i] = f(x[i]);"),
+    # 4.4: threadgroup memory with zeros, which nobody stores
+    *(body(f"threadgroup {one}; x[i] = 1;") for one in ("float s = 0.0f", "uint s = 0u, t[2] = {0, 0}", "float4 s = float4(0)", "bool s{false}")),
+    # 4: types of different address spaces
+    body("static_assert(!is_same_v<device float *, thread float *> && is_same_v<device float *, device float *>); x[i] = metal::is_same_v<device int *, threadgroup int *>;"),
+    "template <class T> constexpr constant bool differ = !is_same<device T *, const threadgroup T *>::value && !metal::is_same<device T &, thread T &>();"
+    "static_assert(differ<float>, \"\"); typedef device float *there; static_assert(!is_same_v<there, thread float *>, \"\");" + body("x[i] = differ<int>;"),
     # 5: kernels beside functions of their name
     "float k(float a) { return a; }" + body("x[i] = k(x[i]);"),
     "template <class T> T k(T a) { return a; } int k(int a, int b) { return a + b; }" + body("x[i] = k(x[i]) + k(1, 2);"),
