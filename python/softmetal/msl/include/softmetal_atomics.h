@@ -25,8 +25,8 @@ typedef metal::_atomic<float> atomic_float;
 
 namespace softmetal {
 template <class T> inline constexpr bool is_int = __is_same(T, int) || __is_same(T, uint);
-template <class T> inline constexpr bool is_moved = is_int<T> || __is_same(T, bool) ||
-                                                    __is_same(T, float);
+template <class T> inline constexpr bool is_moved =
+    is_int<T> || __is_same(T, bool) || __is_same(T, float);
 template <class T> inline constexpr bool has_bits = is_int<T> || __is_same(T, bool);
 template <class T> inline constexpr bool is_added = is_int<T> || __is_same(T, float);
 } // namespace softmetal
@@ -34,11 +34,12 @@ template <class T> inline constexpr bool is_added = is_int<T> || __is_same(T, fl
 /* Behind the parameters of a function that Metal has for some types, and in one order.
  * SPEC Metal Shading Language Specification 3.2, 6.15.1 Memory Order, 6.15.2 Atomic Types. */
 #define SOFTMETAL_TAKES(name, condition, types)                                                \
-    __attribute__((diagnose_if(                                                                \
-        !condition,                                                                            \
-        "Metal has " name " for " types " alone: use one of them, or change an atomic_uint "   \
-        "that holds the value in a loop of atomic_compare_exchange_weak_explicit",             \
-        "error")))
+    __attribute__((                                                                            \
+        diagnose_if(!condition,                                                                \
+                    "Metal has " name " for " types                                            \
+                    " alone: use one of them, or change an atomic_uint "                       \
+                    "that holds the value in a loop of atomic_compare_exchange_weak_explicit", \
+                    "error")))
 #define SOFTMETAL_RELAXED(order)                                                               \
     __attribute__((diagnose_if(order != memory_order_relaxed,                                  \
                                "an atomic operation takes memory_order_relaxed alone: write "  \
@@ -60,9 +61,9 @@ SOFTMETAL_INLINE void atomic_store_explicit(volatile _atomic<T> *object, U desir
     T wanted = T(desired);
     __atomic_store(&object->value, &wanted, order);
 }
-template <class T> SOFTMETAL_INLINE T atomic_load_explicit(const volatile _atomic<T> *object,
-                                                           memory_order order,
-                                                           thread_scope = thread_scope_device)
+template <class T>
+SOFTMETAL_INLINE T atomic_load_explicit(const volatile _atomic<T> *object, memory_order order,
+                                        thread_scope = thread_scope_device)
     SOFTMETAL_MOVES("atomic_load_explicit", order) {
     T found;
     __atomic_load(&object->value, &found, order);
@@ -82,7 +83,7 @@ atomic_compare_exchange_weak_explicit(volatile _atomic<T> *object, T *expected, 
                                       memory_order success, memory_order failure,
                                       thread_scope = thread_scope_device)
     SOFTMETAL_MOVES("atomic_compare_exchange_weak_explicit", success)
-    SOFTMETAL_RELAXED(failure) {
+        SOFTMETAL_RELAXED(failure) {
     T wanted = T(desired);
     return __atomic_compare_exchange(&object->value, expected, &wanted, true, success, failure);
 }
@@ -94,7 +95,7 @@ atomic_compare_exchange_weak_explicit(volatile _atomic<T> *object, T *expected, 
                                                       memory_order order,                      \
                                                       thread_scope = thread_scope_device)      \
         SOFTMETAL_TAKES("atomic_fetch_" #name "_explicit", condition, types)                   \
-        SOFTMETAL_RELAXED(order) {                                                             \
+            SOFTMETAL_RELAXED(order) {                                                         \
         T b = T(operand);                                                                      \
         if constexpr (is_integral_v<T> && !__is_same(T, bool)) {                               \
             return builtin(&object->value, b, order);                                          \
@@ -153,8 +154,7 @@ template <class U> SOFTMETAL_INLINE void atomic_max_explicit(volatile atomic_ulo
             "threadgroup memory: change an atomic_uint there in a loop of "                    \
             "atomic_compare_exchange_weak_explicit, with as_type<float>",                      \
             "error")));                                                                        \
-    template <class T, class... A>                                                             \
-    T softmetal_##name(const volatile _atomic<T> *, A...)                                      \
+    template <class T, class... A> T softmetal_##name(const volatile _atomic<T> *, A...)       \
         __attribute__((diagnose_if(true,                                                       \
                                    "Metal has atomic operations on device and threadgroup "    \
                                    "memory, and not on thread memory: take a variable that "   \

@@ -154,8 +154,7 @@ template <class T> SOFTMETAL_INLINE constexpr T shift_amount(T by) {
     template <class S, class = softmetal::enable_if_t<!__is_same(S, T)>>                       \
     SOFTMETAL_INLINE explicit constexpr V(packed_vec<S, N> o) : EACH(SOFTMETAL_FROM, o) {}     \
     /* Templates, so that a vector is copied as its bytes are. */                              \
-    template <int = 0> SOFTMETAL_INLINE V(const volatile V &o)                                 \
-        : EACH(SOFTMETAL_FROM, o) {}                                                           \
+    template <int = 0> SOFTMETAL_INLINE V(const volatile V &o) : EACH(SOFTMETAL_FROM, o) {}    \
     template <int = 0> SOFTMETAL_INLINE volatile V &operator=(V o) volatile {                  \
         SOFTMETAL_SET_##N(o);                                                                  \
         return *this;                                                                          \
@@ -227,8 +226,8 @@ template <class T> struct alignas(4 * sizeof(T)) vec<T, 4> {
     template <int = 0> SOFTMETAL_INLINE constexpr packed_vec &operator op## = (Vector b) {     \
         return *this = Vector(*this) op b;                                                     \
     }                                                                                          \
-    template <int = 0>                                                                         \
-    SOFTMETAL_INLINE volatile packed_vec &operator op## = (Vector b) volatile {                \
+    template <int = 0> SOFTMETAL_INLINE volatile packed_vec &operator op## =                   \
+        (Vector b) volatile {                                                                  \
         return *this = packed_vec(Vector(*this) op b);                                         \
     }
 /* By a vector of another integer type. */
