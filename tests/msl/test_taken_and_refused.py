@@ -79,7 +79,7 @@ def arrays(call):
         "struct S { float a[4], b[2][3]; }; void look(const thread float *p) {} void dev(device float *p) {} void mine(thread float *p) {} void shared(threadgroup float *p) {}"
         "float know(constant float *p) { return *p; } float whatever(const device void *p) { return 1; }"
         "template <class T> void put(device T *p, T x) {} void both(device float *p) {} void both(threadgroup float *p) {}"
-        "struct M { M(device float *p) thread {} void f(device float *p) thread {} };"
+        "struct M { M(device float *p) thread {} void f(device float *p) thread {} }; struct N { N(device float *p) {} void f(device float *p) {} };"
         "kernel void k(device S *d, constant S &c, threadgroup S *t, device float *x) {"
         f"float l[4]; threadgroup float s[4]; S o; threadgroup S u; {call}; }}"
     )
@@ -94,6 +94,10 @@ ARRAYS = {
     "a local array to shared": (arrays("@shared(l)"), "leads to thread memory, where threadgroup memory"),
     "a device structure's": (arrays("@mine(d->a)"), "leads to device memory, where thread memory"),
     "a device structure's row": (arrays("@shared(d[1].b[0])"), "leads to device memory, where threadgroup memory"),
+    "a shared structure's": (arrays("@dev(u.a)"), "leads to threadgroup memory, where device memory"),
+    "a shared structure's row": (arrays("thread float *@p = u.b[1]"), "leads to threadgroup memory, where thread memory"),
+    "a constructor's": (arrays("N @m(l)"), "no matching function for call to 'N'"),
+    "a member function's": (arrays("N m(x); m.@f(o.a)"), "its 1st argument leads to thread memory"),
     "a local structure's": (arrays("@dev(o.a)"), "leads to thread memory, where device memory"),
     "a constant structure's": (arrays("@look(c.a)"), "leads to constant memory, where thread memory"),
     "an array to constant": (arrays("x[0] = @know(l)"), "leads to thread memory, where constant memory"),
@@ -145,7 +149,7 @@ TAKEN = [
     # 4 Address Spaces
     *(arrays(call) for call in ("dev(d->a), dev(d[1].b[1])", "mine(l), mine(o.a), mine(o.b[0])", "shared(s), shared(t->a), shared(u.b[1])")),
     *(arrays(call) for call in ("x[0] = know(c.a) + whatever(d->a)", "both(d->a), both(u.a), both(s)", "put(d->a, 1.0f), put(x, o.a[1])")),
-    arrays("device float *p = d->a; thread float *q = l; threadgroup float *r = u.a; q[0] = p[1] + r[2]; q = o.b[1]; M m(d->a); m.f(p)"),
+    arrays("device float *p = d->a; thread float *q = l; threadgroup float *r = u.a; q[0] = p[1] + r[2]; q = o.b[1]; M m(d->a); m.f(p); N n(x); n.f(d->b[0])"),
     "int f(constant char *text) { return text[0]; } template <class T> int g(constant T *p) { return p[0]; }" + body('x[i] = f("text") + g("text");'),
     "template <class T> T sum(const thread T *p) { return p[0]; } template <class T> T sum(const threadgroup T (&p)[4]) { return p[0]; }"
     + body("threadgroup float s[4]; float l[3]; x[i] = sum(l) + sum(s);"),

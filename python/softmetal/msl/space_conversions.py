@@ -174,8 +174,8 @@ def _certain(error: Diagnostic, notes: list[Diagnostic]) -> str | None:
     first = passed[0] if passed else None
     if called is None or first is None or not all(passed):
         return None
-    nth, old, new = first
-    return f"no matching function for call to '{called[1]}': its {nth} argument {_sentence(old, new)}"
+    nth, *spaces = first
+    return f"no matching function for call to '{called[1]}': its {nth} argument {_sentence(*spaces)}"
 
 
 def _passed(note: str) -> tuple[str, str, str] | None:
