@@ -97,7 +97,7 @@ ARRAYS = {
     "a shared structure's": (arrays("@dev(u.a)"), "leads to threadgroup memory, where device memory"),
     "a shared structure's row": (arrays("thread float *@p = u.b[1]"), "leads to threadgroup memory, where thread memory"),
     "a constructor's": (arrays("N @m(l)"), "no matching function for call to 'N'"),
-    "a member function's": (arrays("N m(x); m.@f(o.a)"), "its 1st argument leads to thread memory"),
+    "a member function's": (arrays("N m(x); m.f(@o.a)"), "leads to thread memory, where device memory"),
     "a local structure's": (arrays("@dev(o.a)"), "leads to thread memory, where device memory"),
     "a constant structure's": (arrays("@look(c.a)"), "leads to constant memory, where thread memory"),
     "an array to constant": (arrays("x[0] = @know(l)"), "leads to thread memory, where constant memory"),
@@ -162,11 +162,11 @@ TAKEN = [
     # 4: volatile vectors
     *(
         f"struct S {{ {kind} v; }}; kernel void k(volatile {space} {kind} *x, volatile {space} S &s, device float4 *y) {{ x[0] = float4(20.0); x[1] = x[0];"
-        f"float4 z = x[1] * 2 + s.v; x[0] += z; s.v = 1.0f; s.v -= x[0]; x[1].y = x[0].z; y[0] = x[0]; y[1] = max(float4(x[0]), z); }}"
+        f"float4 z = x[1] * 2 + s.v; x[0] += z; s.v = 1.0f; s.v -= x[0]; x[1].y = x[0].z; x[2][1] = x[0][3]; y[0] = x[0]; y[1] = max(float4(x[0]), z); }}"
         for kind in ("float4", "packed_float4")
         for space in ("device", "threadgroup")
     ),
-    "kernel void k(constant volatile float3 *c, device packed_float3 *y) { volatile float3 z = c[0]; y[0] = z; volatile thread float3 &w = z; w = c[1] + w; }",
+    "kernel void k(constant volatile float3 *c, device packed_float3 *y) { volatile float3 z = c[0]; y[0] = z; z[1] = c[1][2]; volatile thread float3 &w = z; w = c[1] + w; }",
     # 4.8: memory that is coherent
     "kernel void k(device coherent(device) uint *x, coherent(device) device float4 *y, device volatile coherent(device) int &z) { x[0] = 1; }",
     "struct S { coherent(device) device uint *x; }; void f(device coherent(device) uint *p) { coherent(device) device uint *q = p; *q = 1; }",

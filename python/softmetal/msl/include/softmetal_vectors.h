@@ -159,6 +159,13 @@ template <class T> SOFTMETAL_INLINE constexpr T shift_amount(T by) {
         SOFTMETAL_SET_##N(o);                                                                  \
         return *this;                                                                          \
     }                                                                                          \
+    template <int = 0> SOFTMETAL_INLINE volatile T &operator[](size_t i) volatile {            \
+        return (&x)[softmetal::component(i, N)];                                               \
+    }                                                                                          \
+    template <int = 0> SOFTMETAL_INLINE const volatile T &operator[](size_t i)                 \
+        const volatile {                                                                       \
+        return (&x)[softmetal::component(i, N)];                                               \
+    }                                                                                          \
     SOFTMETAL_INLINE constexpr T &operator[](size_t i) {                                       \
         return (&x)[softmetal::component(i, N)];                                               \
     }                                                                                          \
