@@ -40,7 +40,8 @@ def find(tokens: Tokens, declarations: list[Declaration]) -> dict[str, Kernel]:
         if one.kind == INSTANTIATION:
             kernel = _instantiated(tokens, one, functions)
         elif one.kind == FUNCTION and one.body is not None and not one.is_template:
-            kernel = _plain(tokens, one, is_overloaded=len(functions[one.name(tokens)]) > 1)
+            others = [other for other in functions[one.name(tokens)] if other.namespaces == one.namespaces]
+            kernel = _plain(tokens, one, is_overloaded=len(others) > 1)
         else:
             continue
         if kernel is not None and kernel.name in found:
@@ -75,13 +76,14 @@ def _plain(tokens: Tokens, one: Declaration, *, is_overloaded: bool) -> Kernel |
     at = one.parameters - 1
     if stage == KERNEL and not {"void", "auto", "<", "::"} & set(tokens.words[one.first : at]):
         raise source_error(tokens, at, f"the kernel '{name}' must return void")
-    expression = name
+    expression, signature = name, None
     if tokens.words[at] == ">":  # template <> kernel void f<float>(...)
         at = tokens.before_angle(at)
         expression = joined(address_spaces.without(tokens.words[at : one.parameters]))
-    ranges = tokens.split(one.parameters + 1, tokens.partner[one.parameters]) if is_overloaded else []
-    types = [joined(address_spaces.without(address_spaces.type_of_parameter(tokens, *place))) for place in ranges]
-    signature = ", ".join(types) if is_overloaded else None
+    elif is_overloaded:
+        ranges = tokens.split(one.parameters + 1, tokens.partner[one.parameters])
+        types = [address_spaces.type_of_parameter(tokens, *place) for place in ranges]
+        signature = ", ".join(joined(address_spaces.without(words)) for words in types)
     return Kernel(host_name or "::".join([*one.namespaces, name]), stage, at, expression, signature, one, None)
 
 
