@@ -48,7 +48,6 @@ class Translation:
     def __init__(self, preprocessed: str):
         source = Tokens.of(preprocessed)
         declarators.drop_coherence(source)
-        unsupported.drop_unused_samplers(source)
         self._source = source
         if "double" in source.words:
             raise source_error(source, source.words.index("double"), "'double' is not supported in Metal")
@@ -58,6 +57,7 @@ class Translation:
         self.kernels = kernels.find(source, found)
         self.constants = function_constants.find(source, found, self._integers)
         self._variables = threadgroup_variables.find(source, found)
+        unsupported.drop_unused_samplers(source, found)
         self._lacks = unsupported.find(source, found)
         self._bound: dict[int, list[Parameter]] = {}
         self._reached_by: dict[str, set[str]] = {}

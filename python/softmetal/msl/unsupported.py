@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from metal_dlpack.language import declarations, declarators
-from metal_dlpack.language.declarations import INSTANTIATION, OTHER, Declaration
+from metal_dlpack.language.declarations import FUNCTION, INSTANTIATION, OTHER, Declaration
 from metal_dlpack.language.declarators import Declared
 from metal_dlpack.language.tokens import Tokens
 
@@ -70,10 +70,12 @@ def _fields(
         ahead = found - known
 
 
-def drop_unused_samplers(tokens: Tokens) -> None:
+def drop_unused_samplers(tokens: Tokens, found: list[Declaration]) -> None:
     """Drop `constexpr sampler s(...);` where a function never uses it: nothing is lacking then."""
     words = tokens.words
-    for at in [at for at, word in enumerate(words) if word == "sampler"]:
+    places = [at for at, word in enumerate(words) if word == "sampler"]
+    bodies = [(one.body, one.last) for one in declarations.every(found) if places and one.kind == FUNCTION and one.body]
+    for at in [at for at in places if any(first < at < last for first, last in bodies)]:
         first, opening = declarations.statement(tokens, at)
         if words[opening] != "{" or declarations.is_class_body(tokens, opening):
             continue
