@@ -192,11 +192,11 @@ LEGAL = [
     "kernel void k(device float4 *v, constant float4x4 &m) { v[0] = m * v[1]; v[0].xy = v[1].yx; v[2] += float4(1); packed_float3 p = packed_float3(v[0].xyz); }",
     "typedef device float *pointer; void f(pointer p) { const device void *q = p; device char *r = (device char *)q ? nullptr : (device char *)p; }",
     "struct S { S() thread : a(1) {} S(float b) threadgroup : a(b) {} float a; operator float() const device { return a; } }; void f(device S *s) { float y = *s; }",
-    "#define SHARED threadgroup\n" + POINTERS("SHARED float a[4], *p = a; struct { float v[4]; } threadgroup s; threadgroup float *q = s.v; p = q;"),
+    "\n#define SHARED threadgroup\n" + POINTERS("SHARED float a[4], *p = a; struct { float v[4]; } threadgroup s; threadgroup float *q = s.v; p = q;"),
     body("const thread float &r = x[i]; float y = r; thread float *p = &y; x[i] = *p * 2 & int(y);").replace("* 2 & int(y)", "* 2"),
     "namespace inner { constant int n = 1; } namespace other = inner; using counts = constant int; counts t[2] = {other::n, 2};",
     "void f(device float *p, metal::nullptr_t) {} void f(device float *p, device float *q) {} " + POINTERS("f(x, nullptr);"),
-    "constexpr sampler s(filter::linear); struct Q; static int f(); using namespace metal; static_assert(true, \"\");",
+    "constexpr sampler smooth(filter::linear); struct Q; static int f(); using namespace metal; static_assert(true, \"\");",
     "int f(int a[4]) { return a[0]; } struct new_value { int goto_here, virtual_one; };",
 ]  # fmt: skip
 

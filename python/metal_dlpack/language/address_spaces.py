@@ -19,7 +19,7 @@ _AS_CPP = dict.fromkeys(SPACES, "") | {"constant": "const", "kernel": ""}
 _NO_DIFFERENCE = {"inline", "static", "constexpr", "METAL_FUNC", "extern"}
 _WHY_NOT = (
     "this differs from the declaration in line {} in nothing but address spaces, and does something else: "
-    "without a Mac there is one address space"
+    "without a Mac there is one address space, so give one of the two another name"
 )
 
 

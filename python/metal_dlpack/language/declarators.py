@@ -88,6 +88,13 @@ def name_of_parameter(tokens: Tokens, first: int, end: int) -> int | None:
     return declared.declarators[0].name if declared and declared.declarators else None
 
 
+def names_of_parameters(tokens: Tokens, opening: int) -> set[str]:
+    """The names of a function's parameters, which begin after words[opening]."""
+    ranges = tokens.split(opening + 1, tokens.partner[opening])
+    names = [name_of_parameter(tokens, *place) for place in ranges]
+    return {tokens.words[at] for at in names if at is not None}
+
+
 def after_attribute(tokens: Tokens, at: int) -> int:
     """The word after the `[[...]]`, alignas(...) or __attribute__((...)) that begins here; `at` if none does."""
     if is_attribute(tokens, at):

@@ -39,6 +39,8 @@ _SCALAR = re.compile(r"\b(unsigned long long|long long|unsigned (?:char|short|in
 _NAMESPACE = re.compile(r"\b(?:::)?(?:metal|softmetal)::(?:\w*detail::)?")
 _VECTOR = re.compile(r"\b(packed_)?vec<(\w+), ([234])>")
 _MATRIX = re.compile(r"\bmatrix<(\w+), ([234]), ([234])>")
+#: What clang says before the sentence of a static_assert of the shim's.
+_ASSERTED = re.compile(r"^static assertion failed due to requirement '.*?': ")
 _ALSO = re.compile(r"'([^']*)' \(aka '\1'\)")
 
 
@@ -162,6 +164,7 @@ def _moved_to_user(error: Diagnostic, notes: list[Diagnostic]) -> tuple[Diagnost
     notes = [note for note in notes if note.place and not is_ours(note.place.file)]
     if error.place and not is_ours(error.place.file):
         return error, notes
+    error = replace(error, text=_ASSERTED.sub("", error.text))
     for place in error.included_from:
         if not is_ours(place.file):
             return replace(error, place=place, snippet=[]), notes

@@ -24,7 +24,7 @@ class Kernel:
     stage: str
     at: int
     expression: str  # the function, as it is called in its namespace
-    signature: str | None  # its parameters' types, if an instantiation spells them
+    signature: str | None  # its parameters' types, if an instantiation spells them or other functions have its name
     declaration: Declaration  # of the function or the template
     instantiation: Declaration | None
 
@@ -40,7 +40,8 @@ def find(tokens: Tokens, declarations: list[Declaration]) -> dict[str, Kernel]:
         if one.kind == INSTANTIATION:
             kernel = _instantiated(tokens, one, functions)
         elif one.kind == FUNCTION and one.body is not None and not one.is_template:
-            kernel = _plain(tokens, one)
+            others = [other for other in functions[one.name(tokens)] if other.namespaces == one.namespaces]
+            kernel = _plain(tokens, one, is_overloaded=len(others) > 1)
         else:
             continue
         if kernel is not None and kernel.name in found:
@@ -66,7 +67,7 @@ def stage(tokens: Tokens, one: Declaration) -> str | None:
     return _marks(tokens, one, one.parameters)[0]
 
 
-def _plain(tokens: Tokens, one: Declaration) -> Kernel | None:
+def _plain(tokens: Tokens, one: Declaration, *, is_overloaded: bool) -> Kernel | None:
     assert one.parameters is not None
     stage, host_name = _marks(tokens, one, one.parameters)
     if stage is None:
@@ -75,11 +76,15 @@ def _plain(tokens: Tokens, one: Declaration) -> Kernel | None:
     at = one.parameters - 1
     if stage == KERNEL and not {"void", "auto", "<", "::"} & set(tokens.words[one.first : at]):
         raise source_error(tokens, at, f"the kernel '{name}' must return void")
-    expression = name
+    expression, signature = name, None
     if tokens.words[at] == ">":  # template <> kernel void f<float>(...)
         at = tokens.before_angle(at)
         expression = joined(address_spaces.without(tokens.words[at : one.parameters]))
-    return Kernel(host_name or "::".join([*one.namespaces, name]), stage, at, expression, None, one, None)
+    elif is_overloaded:
+        ranges = tokens.split(one.parameters + 1, tokens.partner[one.parameters])
+        types = [address_spaces.type_of_parameter(tokens, *place) for place in ranges]
+        signature = ", ".join(joined(address_spaces.without(words)) for words in types)
+    return Kernel(host_name or "::".join([*one.namespaces, name]), stage, at, expression, signature, one, None)
 
 
 def _instantiated(tokens: Tokens, one: Declaration, functions: dict[str, list[Declaration]]) -> Kernel | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from metal_dlpack.language import attributes, declarations
+from metal_dlpack.language import attributes, declarations, declarators
 from metal_dlpack.language.declarations import CLASS, FUNCTION, OTHER, Declaration, every
 from metal_dlpack.language.declarators import CLASS_KEYS, SPACES
 from metal_dlpack.language.diagnostics import source_error
@@ -67,6 +67,10 @@ _MIXED = (
     "expecting input declarations with either all scalar types or all vector types with the same number of elements: "
     "'{0}' is of type '{1}' and '{2}' of type '{3}'"
 )
+_HAS_A_VALUE = (
+    "a function constant cannot have an initial value: leave it out, and ask is_function_constant_defined(name) "
+    "where there may be none"
+)
 #: What may stand in a program without an address space, and is no variable.
 _NO_VARIABLE = CLASS_KEYS | {"using", "namespace", "typedef", "static_assert", "_Static_assert", "friend", "sampler"}
 
@@ -80,6 +84,7 @@ def refuse(tokens: Tokens, declared: list[Declaration], entries: list[Declaratio
         *_refused_words(tokens),
         *_refused_variables(tokens, declared),
         *_refused_statics(tokens, declared, shared),
+        *_refused_locals(tokens, declared),
         *_refused_functions(tokens, declared),
         *_unqualified_pointers(tokens, declared),
     ]
@@ -120,6 +125,9 @@ def _constants(tokens: Tokens) -> set[str]:
 def _refused_variables(tokens: Tokens, declared: list[Declaration]) -> Iterator[tuple[int, str]]:
     constants = _constants(tokens)
     for one in declared:
+        if one.kind == OTHER and tokens.words[one.head_end] in {"=", "{"}:
+            its = attributes.within(tokens, one.first, one.head_end)
+            yield from ((given.at, _HAS_A_VALUE) for given in its if given.name == "function_constant")
         head = attributes.left_out(tokens, one.first, one.head_end)
         if one.kind != OTHER or one.is_template or len(head) != one.head_end - one.first:
             continue  # what has an attribute may be told by Metal
@@ -151,6 +159,36 @@ def _refused_statics(tokens: Tokens, declared: list[Declaration], shared: list[S
             )
 
 
+def _refused_locals(tokens: Tokens, declared: list[Declaration]) -> Iterator[tuple[int, str]]:
+    """A function's own variable is in device memory, or in constant memory with what a parameter says."""
+    words = tokens.words
+    types = _names_of_types(tokens, declared)
+    for one in every(declared):
+        if one.kind != FUNCTION or one.body is None or one.parameters is None:
+            continue
+        names = declarators.names_of_parameters(tokens, one.parameters)
+        for at in [at for at in range(one.body, one.last) if words[at] in {"device", "constant"}]:
+            for variable in _variables_in(tokens, at, types):
+                value = range(variable.value, variable.end)
+                if words[at] == "device":
+                    yield at, "a variable of a function cannot be in device memory: leave 'device' out"
+                elif any(words[each] in names and words[each - 1] not in {".", "->", "::"} for each in value):
+                    yield at, "a variable in constant memory has a value that the compiler knows: write 'const' instead"
+
+
+def _variables_in(tokens: Tokens, at: int, types: set[str]) -> Iterator[declarators.Declarator]:
+    """What the statement declares in the address space words[at], behind which its type's name stands."""
+    words = tokens.words
+    first, opening = declarations.statement(tokens, at)
+    if words[opening] != "{" or words[first] in {"typedef", "using"} or declarations.is_class_body(tokens, opening):
+        return
+    kind = declarators.read(tokens, first, min(declarations.semicolon(tokens, at, len(words)), tokens.partner[opening]))
+    if kind is None or at >= kind.type_end or tokens.is_within_angles(first, at):
+        return
+    if not types.isdisjoint(words[first : kind.type_end]):
+        yield from (one for one in kind.declarators if one.name and not one.is_indirect and not one.is_function)
+
+
 def _refused_functions(tokens: Tokens, declared: list[Declaration]) -> Iterator[tuple[int, str]]:
     """What is only declared is refused when a kernel needs it; but the C library has what is declared as C."""
     words = tokens.words
@@ -166,10 +204,14 @@ def _refused_functions(tokens: Tokens, declared: list[Declaration]) -> Iterator[
             yield one.parameters - 1, f"'{name}' is declared and defined nowhere: write the function in this source"
 
 
+def _names_of_types(tokens: Tokens, declared: list[Declaration]) -> set[str]:
+    return _TYPES | {one.name(tokens) for one in declared if one.kind == CLASS and not one.is_template} - {""}
+
+
 def _unqualified_pointers(tokens: Tokens, declared: list[Declaration]) -> Iterator[tuple[int, str]]:
     """`float *p`: which memory it leads to is not known."""
     words = tokens.words
-    types = _TYPES | {one.name(tokens) for one in declared if one.kind == CLASS and not one.is_template} - {""}
+    types = _names_of_types(tokens, declared)
     for at, word in enumerate(words):
         if word not in {"*", "&", "&&"} or not _is_declarator(words[at + 1]):
             continue
@@ -218,7 +260,7 @@ def _innermost_pointer(words: list[str], at: int) -> int:
 def _specifiers(words: list[str], at: int, types: set[str]) -> Iterator[str]:
     """The words of a type before words[at], last first."""
     at -= 1
-    while words[at] in types or words[at] in _SPECIFIERS:
+    while words[at] in types or words[at] in _SPECIFIERS or (at > 0 and not words[at]):  # `coherent(device)` is dropped
         yield words[at]
         at -= 1
 
@@ -227,11 +269,18 @@ def _refused_parameters(tokens: Tokens, entry: Declaration, integers: Integers) 
     assert entry.parameters is not None
     places: set[tuple[str, int]] = set()
     before: tuple[str, str] | None = None  # of the positions: the attribute and its type
+    for one in attributes.within(tokens, entry.first, entry.head_end):
+        if one.name == "max_total_threads_per_threadgroup" and integers.value(one.arguments) == 0:
+            yield one.at, f"'{one.name}' attribute parameter is out of bounds: must be 1 or more"
+    told: set[str] = set()
     for first, end in tokens.split(entry.parameters + 1, tokens.partner[entry.parameters]):
         found = {one.name: one for one in attributes.within(tokens, first, end)}
         kind = _type_of(attributes.left_out(tokens, first, end))
         for name, one in found.items():
             if name in _TOLD:
+                if name in told and "function_constant" not in found:
+                    yield one.at, f"'{name}' attribute is given to two parameters: leave one of them out"
+                told.add(name)
                 if kind in _TYPES and kind not in _TOLD[name]:
                     yield first, f"type '{kind}' is not valid for attribute '{name}': write {_names_of(_TOLD[name])}"
             elif name in {"buffer", "threadgroup"}:

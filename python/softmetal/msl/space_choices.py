@@ -34,6 +34,8 @@ _EACH_SPACE = {"device", "thread", "threadgroup"}  # a pointer to `constant` is 
 _COMPARISONS = {f"{name}{end}" for name in ("is_same", "is_convertible", "is_assignable") for end in ("", "_v")}
 _BUILT_IN = {"__is_same", "__is_convertible", "__is_convertible_to", "__is_assignable"}
 _POINTERS = {"*", "&", "&&"}
+#: What may make another type of the one that is written.
+_NOT_PLAIN = {"<", "decltype", "("}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +74,28 @@ class Choices:
             self._refuse_comparisons()
             self._refuse_declarations(found)
 
+    def answer(self, tokens: Tokens) -> None:
+        """Rewrite the questions that address spaces answer: two types that name different ones are not the same."""
+        for at, end, _ in self._comparisons(is_answered=True):
+            tokens.drop(at + 1, end)
+            prefix = "" if tokens.words[at - 1] == "::" else "metal::"
+            tokens.words[at] = f"{prefix}false_type{'::value' if tokens.words[at] == 'is_same_v' else ''}"
+
     def _refuse_comparisons(self) -> None:
+        for at, _, sides in self._comparisons(is_answered=False):
+            if any(sides) and not all(side == sides[0] and len(side) == 1 for side in sides):
+                raise source_error(self._tokens, at, _COMPARED.format(self._tokens.words[at]))
+
+    def _comparisons(self, *, is_answered: bool) -> Iterator[tuple[int, int, list[set[str]]]]:
+        """Where a question about two types stands and ends, and the address spaces that each type names."""
         tokens = self._tokens
         words = tokens.words
         for at in [at for at, word in enumerate(words) if word in _COMPARISONS | _BUILT_IN]:
             end = tokens.after_angle(at + 1) - 1 if words[at + 1] == "<" else tokens.partner.get(at + 1, 0)
             sides = [self._spaces(words[first:last]) for first, last in tokens.split(at + 2, end)]
-            if any(sides) and not all(side == sides[0] and len(side) == 1 for side in sides):
-                raise source_error(tokens, at, _COMPARED.format(words[at]))
+            is_plain = words[at] in {"is_same", "is_same_v"} and _NOT_PLAIN.isdisjoint(words[at + 2 : end])
+            if (is_plain and all(sides) and len(sides) == 2 and sides[0] != sides[1]) == is_answered:
+                yield at, end, sides
 
     def _refuse_declarations(self, found: list[Declaration]) -> None:
         groups: dict[tuple[object, ...], list[Declaration]] = {}

@@ -20,6 +20,7 @@ from metal_dlpack.language.diagnostics import Diagnostic
 from metal_dlpack.language.errors import SourceError
 from metal_dlpack.language.tokens import Tokens
 
+from .flags import INCLUDE
 from .function_constants import FunctionConstant
 from .threadgroup_variables import Statement
 
@@ -28,6 +29,9 @@ _NAMES = {str(number): name for name, number in _NUMBERED.items()} | {"generic":
 _ATTRIBUTES = {name: f"__attribute__((address_space({number})))" for name, number in _NUMBERED.items()}
 #: Before the source: what its words mean.  `thread` is clang's own space.
 _MEANINGS = {**_ATTRIBUTES, "constant": f"{_ATTRIBUTES['constant']} const", "thread": "", "kernel": ""}
+#: The shim's functions that know address spaces, beside those that do not.
+_ATOMICS = re.findall(r"^SOFTMETAL_IN_SPACES\((\w+)", (INCLUDE / "softmetal_atomics.h").read_text(), re.MULTILINE)
+_MEANINGS |= {name: f"softmetal_{name}" for name in _ATOMICS}
 HEAD = "".join(f"#define {word} {meaning}\n" for word, meaning in _MEANINGS.items())
 #: Flags for the compiler: all errors, and no guess which name was meant.
 FLAGS = ["-ferror-limit=0", "-fno-spell-checking"]
@@ -45,10 +49,16 @@ _POINTERS = [
 ]
 _CAST = re.compile(rf"reinterpret_cast from {_OLD} to {_NEW} (?:is not allowed|casts away qualifiers)")
 _BOUND = re.compile(rf"binding reference of type {_NEW} to value of type {_OLD} changes address space")
-_CALLED = re.compile(r"no matching (?:member )?function for call to '([^']*)'")
+_CALLED = re.compile(r"no matching (?:(?:member )?function for call to|constructor for initialization of) '([^']*)'")
 _SPACE = r"(?:address space '(\d)'|(?:generic|default) address space)"
 _PASSED = re.compile(
     rf"candidate function .*not viable: cannot pass pointer to {_SPACE} as a pointer to {_SPACE} in (\w+) argument"
+)
+_DECAYED = re.compile(
+    rf"candidate (?:function|constructor) not viable: no known conversion from {_OLD} to {_NEW} for (?P<nth>\w+) arg"
+)
+_DEDUCED = re.compile(
+    rf"candidate template ignored: deduced type {_NEW} of (?P<nth>\w+) parameter does not match adjusted type {_OLD} of"
 )
 _QUALIFIER = re.compile(r"__attribute__\(\(address_space\((\d)\)\)\)")
 _OF_EXPRESSIONS = {"*", "&", "+", "-", "!", "~", "++", "--"}
@@ -135,7 +145,7 @@ def _end_of_operand(tokens: Tokens, at: int) -> int | None:
 
 def refuse(said: str, source: str) -> None:
     """Raise SourceError for what is certain of what clang says; source: the user's text."""
-    for error, notes in diagnostics.errors_of(said):
+    for error, notes in diagnostics.errors_of(said.replace("'softmetal_atomic_", "'atomic_")):
         text = _certain(error, notes)
         if text is not None and error.place is not None and not _is_ours(error):
             place, line = error.place, "".join(error.snippet[:1])
@@ -156,14 +166,29 @@ def _certain(error: Diagnostic, notes: list[Diagnostic]) -> str | None:
             old, new = (_Type.read(found[f"{name}_is"] or found[name]) for name in ("old", "new"))
             is_certain = {_CAST: _is_cast, _BOUND: _is_bound}.get(pattern, _is_converted)
             return f"this {_sentence(old.space, new.space)}" if is_certain(old, new) else None
+    if any("from 'diagnose_if' attribute" in note.text and _is_ours(note) for note in notes):
+        return error.text
     called = _CALLED.match(error.text)
-    candidates = [note for note in notes if note.text.startswith("candidate ")]
-    passed = [_PASSED.match(note.text) for note in candidates if not _is_ours(note)]
+    candidates = [note for note in notes if note.text.startswith("candidate ") and "(the implicit" not in note.text]
+    passed = [None if _is_ours(note) else _passed(note.text) for note in candidates]
     first = passed[0] if passed else None
-    if called is None or first is None or len(passed) < len(candidates) or not all(passed):
+    if called is None or first is None or not all(passed):
         return None
-    spaces = (_NAMES[first[nth] or "generic"] for nth in (1, 2))
-    return f"no matching function for call to '{called[1]}': its {first[3]} argument {_sentence(*spaces)}"
+    nth, *spaces = first
+    return f"no matching function for call to '{called[1]}': its {nth} argument {_sentence(*spaces)}"
+
+
+def _passed(note: str) -> tuple[str, str, str] | None:
+    """Which argument a candidate does not take for its address space alone: "1st", its space, the parameter's."""
+    found = _PASSED.match(note)
+    if found:
+        return found[3], _NAMES[found[1] or "generic"], _NAMES[found[2] or "generic"]
+    found = _DECAYED.match(note) or _DEDUCED.match(note)
+    if found is None:
+        return None
+    old, new = (_Type.read(found[f"{name}_is"] or found[name]) for name in ("old", "new"))
+    is_text = found.re is _DEDUCED and old.name == "char"  # or a copy of one
+    return (found["nth"], old.space, new.space) if _is_converted(old, new) and not is_text else None
 
 
 def _is_ours(one: Diagnostic) -> bool:

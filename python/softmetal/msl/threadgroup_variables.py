@@ -7,6 +7,7 @@ of its own, and nothing would tell.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -31,6 +32,11 @@ _NOT_UNDERSTOOD = (
 _HAS_A_VALUE = "a variable in the threadgroup address space cannot be given a value where it is declared: assign it"
 _NO_FIELD = "a field cannot be in the threadgroup address space: declare the variable of this class in it"
 _NOT_OUTSIDE = "a variable outside of a function cannot be in the threadgroup address space: declare it in the kernel"
+#: The words of zeros.  Apple's compiler takes a value, as in MLX's layer_norm.metal, and stores none (so WebKit's WGSL
+#: assigns as well): another value than zero would be lost.
+_ZERO = re.compile(
+    r"0[xX]?[0.]*[uUlLfFhH]*|\.0+[fFhH]?|false|[={},()]|float[234]?|half[234]?|u?(char|short|int|long)[234]?|bool[234]?"
+)
 _BEFORE_A_DECLARATION = {"for", "if", "while", "switch"}
 
 
@@ -148,16 +154,12 @@ def _read(tokens: Tokens, at: int, first: int, opening: int, names: set[str]) ->
     variables = [one for one in declared.declarators if _is_in(tokens, declared, one, names)]
     for one in variables:
         value = words[one.value : one.end]
-        if value[:1] in (["="], ["{"]) and not _is_nothing(value):
+        is_of_value = "auto" in words[first : declared.type_end]
+        if value[:1] in (["="], ["{"]) and (is_of_value or not all(map(_ZERO.fullmatch, value))):
             raise source_error(tokens, declared.first, _HAS_A_VALUE)
         if one.name is None or one.is_function or value[:1] == [":"] or not is_block:
             raise source_error(tokens, declared.first, _NOT_UNDERSTOOD)
     return Statement(end, declared, variables) if variables else None
-
-
-def _is_nothing(value: list[str]) -> bool:
-    """True of `= {}` and `= {0}`, which Apple's compiler takes (MLX's layer_norm.metal); no page promises zeros."""
-    return "".join(value) in {"={}", "={0}", "{}", "{0}"}
 
 
 def _refuse_other_places(tokens: Tokens, at: int, declared: Declared) -> None:

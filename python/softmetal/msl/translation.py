@@ -57,6 +57,7 @@ class Translation:
         self.kernels = kernels.find(source, found)
         self.constants = function_constants.find(source, found, self._integers)
         self._variables = threadgroup_variables.find(source, found)
+        unsupported.drop_unused_samplers(source, found)
         self._lacks = unsupported.find(source, found)
         self._bound: dict[int, list[Parameter]] = {}
         self._reached_by: dict[str, set[str]] = {}
@@ -201,15 +202,7 @@ class Translation:
         """The names in it that can be those of other declarations: a parameter, and what follows a point, cannot."""
         words = self._source.words
         found = {words[at] for at in range(one.first, one.last + 1) if words[at - 1] not in {".", "->"}}
-        return found - self._own_names(one) if one.kind == FUNCTION else found
-
-    def _own_names(self, function: Declaration) -> set[str]:
-        """The names of its parameters."""
-        tokens = self._source
-        assert function.parameters is not None
-        ranges = tokens.split(function.parameters + 1, tokens.partner[function.parameters])
-        names = [declarators.name_of_parameter(tokens, *place) for place in ranges]
-        return {tokens.words[at] for at in names if at is not None}
+        return found - declarators.names_of_parameters(self._source, one.parameters) if one.parameters else found
 
     @cached_property
     def _named_spaces(self) -> dict[str, list[str]]:
@@ -243,7 +236,9 @@ class Translation:
         tokens = self._source.copy()
         whole = self._kept(tokens)
         stay = address_spaces.drop_duplicates(tokens, whole)
-        Choices(self._source).refuse(whole)
+        choices = Choices(self._source)
+        choices.refuse(whole)
+        choices.answer(tokens)
         self._rewrite(tokens, stay)
         address_spaces.erase(tokens, stay)
         names = threadgroup_variables.rewrite(tokens, [one for one in self._variables if tokens.words[one.end]])

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from metal_dlpack.language import declarators
-from metal_dlpack.language.declarations import INSTANTIATION, OTHER, Declaration
+from metal_dlpack.language import declarations, declarators
+from metal_dlpack.language.declarations import FUNCTION, INSTANTIATION, OTHER, Declaration
 from metal_dlpack.language.declarators import Declared
 from metal_dlpack.language.tokens import Tokens
 
@@ -70,7 +70,25 @@ def _fields(
         ahead = found - known
 
 
-def find(tokens: Tokens, declarations: list[Declaration]) -> dict[int, Lack]:
+def drop_unused_samplers(tokens: Tokens, found: list[Declaration]) -> None:
+    """Drop `constexpr sampler s(...);` where a function never uses it: nothing is lacking then."""
+    words = tokens.words
+    places = [at for at, word in enumerate(words) if word == "sampler"]
+    bodies = [(one.body, one.last) for one in declarations.every(found) if places and one.kind == FUNCTION and one.body]
+    for at in [at for at in places if any(first < at < last for first, last in bodies)]:
+        first, opening = declarations.statement(tokens, at)
+        if words[opening] != "{" or declarations.is_class_body(tokens, opening):
+            continue
+        declared = declarators.read(tokens, first, declarations.semicolon(tokens, at, len(words)))
+        if declared is None or at + 1 != declared.type_end or "constexpr" not in words[first:at]:
+            continue
+        names = [words[one.name] for one in declared.declarators if one.name is not None]
+        block = words[opening : tokens.partner[opening]]
+        if all(block.count(name) == 1 for name in names):
+            tokens.drop(first, declared.declarators[-1].end - 1)
+
+
+def find(tokens: Tokens, found: list[Declaration]) -> dict[int, Lack]:
     """What each declaration lacks, by id; those that lack nothing are not among them."""
     words = tokens.words
     needed = {word: feature for word in set(words) if (feature := _feature(word))}
@@ -78,9 +96,9 @@ def find(tokens: Tokens, declarations: list[Declaration]) -> dict[int, Lack]:
         return {}
     lacks: dict[int, Lack] = {}
     known: set[str] = set()
-    names = {id(one): one.name(tokens) for one in declarations if one.kind != INSTANTIATION}
+    names = {id(one): one.name(tokens) for one in found if one.kind != INSTANTIATION}
     while needed:
-        for one in declarations:
+        for one in found:
             if id(one) in lacks:
                 continue
             at = next((at for at in range(one.first, one.last + 1) if words[at] in needed), None)

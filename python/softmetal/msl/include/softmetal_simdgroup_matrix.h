@@ -29,6 +29,9 @@ SOFTMETAL_INLINE uint lane_with(uint row, uint column) {
 namespace metal {
 template <class T, int Columns = 8, int Rows = 8> struct simdgroup_matrix {
     static_assert(Columns == 8 && Rows == 8, "a SIMD-group holds matrices of 8 by 8");
+    static_assert(
+        __is_same(T, float) || __is_same(T, half) || __is_same(T, bfloat),
+        "Metal has matrices of a SIMD-group of float, half and bfloat: use one of these");
     typedef vec<T, 2> storage_type;
 
     simdgroup_matrix() = default;

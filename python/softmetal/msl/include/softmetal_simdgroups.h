@@ -138,7 +138,13 @@ template <class Bits, Bits everyone> struct softmetal_vote {
 typedef softmetal_vote<ulong, 0xffffffff> simd_vote;
 typedef softmetal_vote<ushort, 0xf> quad_vote;
 
-#define SOFTMETAL_LANES template <class T> SOFTMETAL_CONVERGENT T
+/* SPEC Metal Shading Language Specification 3.2, 6.9.2 SIMD-Group Functions: T is a scalar or a
+ * vector. */
+#define SOFTMETAL_LANES                                                                        \
+    template <class T> __attribute__((diagnose_if(                                             \
+        (__is_class(T) || __is_union(T)) && !is_vector_v<T> && !__is_same(T, bfloat),          \
+        "lanes exchange scalars and vectors alone: call this for each field of the structure", \
+        "error"))) SOFTMETAL_CONVERGENT T
 
 /* The group that a function's name begins with, and its width. */
 #define SOFTMETAL_SHUFFLES(group, WIDTH)                                                       \

@@ -48,6 +48,11 @@ template <class T, int N> struct shape<vec<T, N>> {
 template <class T, int N> struct shape<packed_vec<T, N>> : shape<vec<T, N>> {};
 template <class T> using element_of = typename shape<T>::element;
 
+template <class By, class Vector> using if_other_amount =
+    enable_if_t<shape<By>::is_vector && shape<By>::count == shape<Vector>::count &&
+                is_integral_v<element_of<By>> && is_integral_v<element_of<Vector>> &&
+                !__is_same(element_of<By>, element_of<Vector>)>;
+
 template <class S> using if_scalar = enable_if_t<is_arithmetic_v<S> || is_enum_v<S>>;
 
 /* Called by a checked image: the kernel must not go on (SOFT_STOP_...). */
@@ -91,6 +96,9 @@ template <class T> SOFTMETAL_INLINE constexpr T shift_amount(T by) {
 #define SOFTMETAL_EACH_3(M, ...) SOFTMETAL_EACH_2(M, __VA_ARGS__), M(z, __VA_ARGS__)
 #define SOFTMETAL_EACH_4(M, ...) SOFTMETAL_EACH_3(M, __VA_ARGS__), M(w, __VA_ARGS__)
 
+#define SOFTMETAL_SET_2(o) x = o.x, y = o.y
+#define SOFTMETAL_SET_3(o) SOFTMETAL_SET_2(o), z = o.z
+#define SOFTMETAL_SET_4(o) SOFTMETAL_SET_3(o), w = o.w
 #define SOFTMETAL_BINARY(c, op) T(a.c op b.c)
 #define SOFTMETAL_SHIFTED(c, op) T(a.c op softmetal::shift_amount(b.c))
 #define SOFTMETAL_COMPARED(c, op) bool(a.c op b.c)
@@ -105,6 +113,20 @@ template <class T> SOFTMETAL_INLINE constexpr T shift_amount(T by) {
     }                                                                                          \
     template <int = 0> SOFTMETAL_INLINE constexpr vec &operator op## = (vec b) {               \
         return *this = *this op b;                                                             \
+    }                                                                                          \
+    template <int = 0> SOFTMETAL_INLINE volatile vec &operator op## = (vec b) volatile {       \
+        return *this = vec(*this) op b;                                                        \
+    }
+/* By a vector of another integer type, packed or not. */
+#define SOFTMETAL_SHIFT(op, EACH)                                                              \
+    SOFTMETAL_OPERATOR(op, EACH, SOFTMETAL_SHIFTED)                                            \
+    template <class By, class = softmetal::if_other_amount<By, vec>>                           \
+    friend SOFTMETAL_INLINE constexpr vec operator op(vec a, By by) {                          \
+        return a op vec(by);                                                                   \
+    }                                                                                          \
+    template <class By, class = softmetal::if_other_amount<By, vec>>                           \
+    SOFTMETAL_INLINE constexpr vec &operator op## = (By by) {                                  \
+        return *this = *this op vec(by);                                                       \
     }
 #define SOFTMETAL_COMPARISON(op, N, EACH)                                                      \
     friend SOFTMETAL_INLINE constexpr vec<bool, N> operator op(vec a, vec b) {                 \
@@ -131,6 +153,19 @@ template <class T> SOFTMETAL_INLINE constexpr T shift_amount(T by) {
     SOFTMETAL_INLINE explicit constexpr V(vec<S, N> o) : EACH(SOFTMETAL_FROM, o) {}            \
     template <class S, class = softmetal::enable_if_t<!__is_same(S, T)>>                       \
     SOFTMETAL_INLINE explicit constexpr V(packed_vec<S, N> o) : EACH(SOFTMETAL_FROM, o) {}     \
+    /* Templates, so that a vector is copied as its bytes are. */                              \
+    template <int = 0> SOFTMETAL_INLINE V(const volatile V &o) : EACH(SOFTMETAL_FROM, o) {}    \
+    template <int = 0> SOFTMETAL_INLINE volatile V &operator=(V o) volatile {                  \
+        SOFTMETAL_SET_##N(o);                                                                  \
+        return *this;                                                                          \
+    }                                                                                          \
+    template <int = 0> SOFTMETAL_INLINE volatile T &operator[](size_t i) volatile {            \
+        return (&x)[softmetal::component(i, N)];                                               \
+    }                                                                                          \
+    template <int = 0> SOFTMETAL_INLINE const volatile T &operator[](size_t i)                 \
+        const volatile {                                                                       \
+        return (&x)[softmetal::component(i, N)];                                               \
+    }                                                                                          \
     SOFTMETAL_INLINE constexpr T &operator[](size_t i) {                                       \
         return (&x)[softmetal::component(i, N)];                                               \
     }                                                                                          \
@@ -146,8 +181,8 @@ template <class T> SOFTMETAL_INLINE constexpr T shift_amount(T by) {
 #define SOFTMETAL_VECTOR(N, EACH)                                                              \
     SOFTMETAL_COMPONENTS(vec, N, EACH)                                                         \
     SOFTMETAL_ARITHMETIC(SOFTMETAL_OPERATOR, EACH, SOFTMETAL_BINARY)                           \
-    SOFTMETAL_OPERATOR(<<, EACH, SOFTMETAL_SHIFTED)                                            \
-    SOFTMETAL_OPERATOR(>>, EACH, SOFTMETAL_SHIFTED)                                            \
+    SOFTMETAL_SHIFT(<<, EACH)                                                                  \
+    SOFTMETAL_SHIFT(>>, EACH)                                                                  \
     SOFTMETAL_COMPARISONS(SOFTMETAL_COMPARISON, N, EACH)                                       \
     SOFTMETAL_SIGN(-, EACH)                                                                    \
     SOFTMETAL_SIGN(+, EACH)                                                                    \
@@ -197,6 +232,17 @@ template <class T> struct alignas(4 * sizeof(T)) vec<T, 4> {
 #define SOFTMETAL_PACKED_ASSIGN(op, ...)                                                       \
     template <int = 0> SOFTMETAL_INLINE constexpr packed_vec &operator op## = (Vector b) {     \
         return *this = Vector(*this) op b;                                                     \
+    }                                                                                          \
+    template <int = 0> SOFTMETAL_INLINE volatile packed_vec &operator op## =                   \
+        (Vector b) volatile {                                                                  \
+        return *this = packed_vec(Vector(*this) op b);                                         \
+    }
+/* By a vector of another integer type. */
+#define SOFTMETAL_PACKED_SHIFT(op)                                                             \
+    SOFTMETAL_PACKED_ASSIGN(op)                                                                \
+    template <class By, class = softmetal::if_other_amount<By, Vector>>                        \
+    SOFTMETAL_INLINE constexpr packed_vec &operator op## = (By by) {                           \
+        return *this = Vector(*this) op Vector(by);                                            \
     }
 
 #define SOFTMETAL_PACKED_VECTOR(N, EACH)                                                       \
@@ -208,9 +254,12 @@ template <class T> struct alignas(4 * sizeof(T)) vec<T, 4> {
     SOFTMETAL_INLINE constexpr operator Vector() const {                                       \
         return Vector(EACH(SOFTMETAL_UNPACK, (*this)));                                        \
     }                                                                                          \
+    template <int = 0> SOFTMETAL_INLINE operator Vector() const volatile {                     \
+        return Vector(EACH(SOFTMETAL_UNPACK, (*this)));                                        \
+    }                                                                                          \
     SOFTMETAL_ARITHMETIC(SOFTMETAL_PACKED_ASSIGN)                                              \
-    SOFTMETAL_PACKED_ASSIGN(<<)                                                                \
-    SOFTMETAL_PACKED_ASSIGN(>>)
+    SOFTMETAL_PACKED_SHIFT(<<)                                                                 \
+    SOFTMETAL_PACKED_SHIFT(>>)
 
 namespace metal {
 template <class T, class Vector> struct packed_vec<T, 2, Vector> {
