@@ -86,7 +86,12 @@ def source(name: str, suite: dict[str, Any]) -> Path:
         archive.parent.mkdir(parents=True, exist_ok=True)
         take_clone(name, suite, archive) if "commit" in suite else take_sdist(name, suite, archive)
         unpack(archive, folder, (*ABOUT_TESTS, *suite.get("take", ())))
+        for part, its in suite.get("parts", {}).items():
+            take_clone(part, its, archive)
+            unpack(archive, folder / part, tuple(its["take"]))
         archive.unlink()
+        if command := suite.get("build", "").format(include=sysconfig.get_path("include")).split():
+            subprocess.run(command, cwd=folder, check=True)
         settings = [path.read_text() for name in SETTINGS if (path := folder / name).exists()]
         if not any(re.search(r"^\[(tool[.:])?pytest", text, re.MULTILINE) for text in settings):
             (folder / "pytest.ini").write_text("[pytest]\n")  # else pytest finds ours
