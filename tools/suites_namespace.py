@@ -1,4 +1,4 @@
-"""The array API's names over metal_dlpack, or NumPy itself where $SUITE_DEVICE is cpu, for array-api-tests' test_dlpack.py.
+"""The array API's names over metal_dlpack, or NumPy itself where $SUITE_DEVICE is cpu: for array-api-tests.
 
 Its arrays are made and exchanged by metal_dlpack alone.  What the tests compare, they compare as NumPy's views of the
 same memory: metal_dlpack has no arithmetic.
@@ -7,11 +7,12 @@ same memory: metal_dlpack has no arithmetic.
 import os
 import sys
 
-import metal_dlpack as md
 import numpy as np
 
+import metal_dlpack as md
+
 __array_api_version__ = "2024.12"
-NAMES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64 complex128".split()
+NAMES = list(np.__array_namespace_info__().dtypes())
 
 
 class Array:
@@ -22,12 +23,6 @@ class Array:
 
     def __getattr__(self, name):
         return getattr(self.held, name)
-
-    def __dlpack__(self, **words):
-        return self.held.__dlpack__(**words)
-
-    def __dlpack_device__(self):
-        return self.held.__dlpack_device__()
 
     def __array__(self, dtype=None, copy=None):
         return np.asarray(self.held)
@@ -55,6 +50,6 @@ names.update({name: getattr(md, name) for name in NAMES}, __array_namespace_info
 names.update({name: getattr(np, name) for name in ("all", "isnan", "isfinite", "nan", "inf")})
 names.update({name: over(getattr(md, name)) for name in ("asarray", "empty", "zeros", "from_dlpack")})
 names.update(reshape=over(lambda held, shape: held.reshape(shape)))
-names.update({name: lambda dtype, of=getattr(np, name): of(str(dtype)) for name in ("iinfo", "finfo")})
+names.update(iinfo=lambda dtype: np.iinfo(str(dtype)), finfo=lambda dtype: np.finfo(str(dtype)))
 if os.environ["SUITE_DEVICE"] == "cpu":
     sys.modules[__name__] = np

@@ -2,7 +2,7 @@
 
 A test is written down when it begins, so that one which ends the process is known; $SUITE_DONE has the tests that an
 earlier process of the same run has finished.  With $SUITE_DEFAULT=1 what is made without a device lies on that device;
-with $SUITE_FROM_NUMPY=1 what torch.from_numpy gives, too.  $SUITE_ASKS is the suite's MODULE:FUNCTION that names its device.
+with $SUITE_FROM_NUMPY=1 what torch.from_numpy gives, too.  $SUITE_ASKS: the suite's MODULE:FUNCTION that names one.
 """
 
 import faulthandler
