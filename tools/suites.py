@@ -14,6 +14,7 @@ import datetime
 import importlib.metadata
 import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -85,8 +86,14 @@ def source(name: str, suite: dict[str, Any]) -> Path:
         archive.parent.mkdir(parents=True, exist_ok=True)
         take_clone(name, suite, archive) if "commit" in suite else take_sdist(name, suite, archive)
         unpack(archive, folder, (*ABOUT_TESTS, *suite.get("take", ())))
+        for part, its in suite.get("parts", {}).items():
+            take_clone(part, its, archive)
+            unpack(archive, folder / part, tuple(its["take"]))
         archive.unlink()
-        if not any("pytest" in path.read_text() for name in SETTINGS if (path := folder / name).exists()):
+        if command := suite.get("build", "").format(include=sysconfig.get_path("include")).split():
+            subprocess.run(command, cwd=folder, check=True)
+        settings = [path.read_text() for name in SETTINGS if (path := folder / name).exists()]
+        if not any(re.search(r"^\[(tool[.:])?pytest", text, re.MULTILINE) for text in settings):
             (folder / "pytest.ini").write_text("[pytest]\n")  # else pytest finds ours
     return folder
 
@@ -143,6 +150,8 @@ def variables_of(suite: dict[str, Any], device: str, folder: Path) -> dict[str, 
         "HF_HUB_OFFLINE": "1",
         "SUITE_DEVICE": device,
         "SUITE_DEFAULT": str(int(suite.get("default_device", False))),
+        "SUITE_FROM_NUMPY": str(int(suite.get("from_numpy", False))),
+        "SUITE_ASKS": suite.get("asks", ""),
         "SUITE_RESULTS": str(folder / f"{device}.jsonl"),
         "SUITE_DONE": str(folder / f"{device}.done"),
         **chosen,

@@ -1,12 +1,15 @@
 """A pytest plugin: one line for each test of another library's suite, on the device that $SUITE_DEVICE names.
 
 A test is written down when it begins, so that one which ends the process is known; $SUITE_DONE has the tests that an
-earlier process of the same run has finished.  With $SUITE_DEFAULT=1 what is made without a device lies on that device.
+earlier process of the same run has finished.  With $SUITE_DEFAULT=1 what is made without a device lies on that device;
+with $SUITE_FROM_NUMPY=1 what torch.from_numpy gives, too.  $SUITE_ASKS: the suite's MODULE:FUNCTION that names one.
 """
 
 import faulthandler
+import importlib
 import json
 import os
+import random
 import sys
 from pathlib import Path
 
@@ -25,8 +28,12 @@ def pytest_sessionstart() -> None:
     import torch
 
     torch.set_num_threads(1)
+    random.seed(0)  # some draw the parameters of their tests
     if os.environ.get("SUITE_DEFAULT") == "1":  # on the CPU too, as it makes each call slower
         torch.set_default_device(os.environ["SUITE_DEVICE"])
+    if os.environ.get("SUITE_FROM_NUMPY") == "1":
+        from_numpy = torch.from_numpy
+        torch.from_numpy = lambda array: from_numpy(array).to(os.environ["SUITE_DEVICE"])
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -34,6 +41,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = [item for item in items if item.nodeid not in done]
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid in done])
     items[:] = kept
+    module, _, function = os.environ.get("SUITE_ASKS", "").partition(":")
+    if kept and module:
+        setattr(importlib.import_module(module), function, lambda: os.environ["SUITE_DEVICE"])
 
 
 def pytest_runtest_logstart(nodeid: str) -> None:

@@ -51,6 +51,7 @@ def test_of_a_suite_that_tries_the_cpu_beside_mps_only_mps_counts():
 def test_a_name_is_the_same_on_both_devices_and_other_words_stay():
     same = suites_rows.same_test
     assert same("test_a.py::T::test[mps-float32]") == same("test_a.py::T::test[cpu-float32]")
+    assert same("test_a.py::TestPackMPS::test_mps_int8") == same("test_a.py::TestPackCPU::test_cpu_int8")
     assert same("test[mps:0]") == same("test[mps0]") == "test[cpu]"
     assert same("test_ramps.py::test_mpsx") == "test_ramps.py::test_mpsx"
 

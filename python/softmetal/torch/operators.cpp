@@ -99,7 +99,8 @@ dropout(const Tensor &input, double p, std::optional<bool> is_training)
 
 // Conversions to and from 8-bit floats: bytes go anywhere, and from the CPU they are converted there.
 //
-// Source: the texts in torch 2.9 and 2.13 for macOS; later MPS has one of these types (PyTorch's pull request 194074).
+// Source: reports of bugs from Macs have this text; PyTorch's pull request 194074 (September 2026) adds e4m3fn.  That 2.15
+//         has it is an inference from the date.
 void
 copy(const c10::OperatorHandle &op, torch::jit::Stack *stack)
 {
