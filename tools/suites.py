@@ -92,10 +92,15 @@ def source(name: str, suite: dict[str, Any]) -> Path:
         archive.unlink()
         if command := suite.get("build", "").format(include=sysconfig.get_path("include")).split():
             subprocess.run(command, cwd=folder, check=True)
-        settings = [path.read_text() for name in SETTINGS if (path := folder / name).exists()]
-        if not any(re.search(r"^\[(tool[.:])?pytest", text, re.MULTILINE) for text in settings):
+        if not has_settings(folder):
             (folder / "pytest.ini").write_text("[pytest]\n")  # else pytest finds ours
     return folder
+
+
+def has_settings(folder: Path) -> bool:
+    """For pytest: a file that only names it as a package has none."""
+    texts = [path.read_text() for name in SETTINGS if (path := folder / name).exists()]
+    return any(re.search(r"^\[(tool[.:])?pytest", text, re.MULTILINE) for text in texts)
 
 
 def take_sdist(name: str, suite: dict[str, Any], archive: Path) -> None:

@@ -72,12 +72,30 @@ def test_what_is_known_by_name_comes_before_what_is_said():
         ("TypeError: can't convert mps:0 device type tensor to numpy. Use Tensor.cpu()", "numpy"),
         ("RuntimeError: Backend doesn't support getting stream native handle.", "stream-handle"),
         ("RuntimeError: Expected a 'mps' device type for generator but found 'cpu'", "generator"),
+        ("The values for attribute 'device' do not match: cpu != mps:0.", "expects-cpu"),
+        ("hook 'hook' has changed the type of value (was MPSFloatType got torch.FloatTensor)", "hook-thread"),
+        ("hook 'hook' has changed the type of value (was MPSFloatType got torch.mps.HalfTensor)", None),
         ("AssertionError: Tensor-likes are not close! torch.float64 on cpu and mps", None),
         ("RuntimeError: softmetal.torch_mps: the operator has a kernel on a Mac alone", None),
     ],
 )
 def test_torchs_words_name_the_cause(said, cause):
     assert suites_rows.cause_of(said, "t", suites.CAUSES, {}) == cause
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "has"),
+    [
+        ("pyproject.toml", "[project]\ndependencies = ['pytest']\n[tool.pytest.ini_options]\n", True),
+        ("pyproject.toml", "[project]\ndependencies = ['pytest']\n", False),
+        ("setup.cfg", "[options]\ntests_require = pytest\n", False),
+        ("setup.cfg", "[tool:pytest]\n", True),
+        ("pytest.ini", "[pytest]\n", True),
+    ],
+)
+def test_a_suite_that_only_names_pytest_has_no_settings(tmp_path, name, text, has):
+    (tmp_path / name).write_text(text)
+    assert suites.has_settings(tmp_path) is has
 
 
 def test_what_a_run_leaves_of_a_test_that_ends_its_process(tmp_path):
