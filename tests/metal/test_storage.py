@@ -1,5 +1,7 @@
 """Storage modes: which one an allocation gets, and what each does; on unified memory and on a discrete GPU."""
 
+import ctypes
+import mmap
 import re
 from pathlib import Path
 
@@ -171,8 +173,13 @@ def flags_of(address):
 @pytest.mark.needs_softmetal
 @pytest.mark.needs_no_sanitizer
 def test_a_large_array_asks_for_huge_pages_and_a_smaller_one_does_not():
-    if not Path("/sys/kernel/mm/transparent_hugepage").exists() or not flags_of(np.zeros(1).ctypes.data):
-        pytest.skip("the system has no huge pages, or tells nothing of a process's memory")
+    with mmap.mmap(-1, 8 << 20) as asked:
+        asked.madvise(mmap.MADV_HUGEPAGE)
+        if "hg" not in flags_of(ctypes.addressof(ctypes.c_char.from_buffer(asked))):
+            pytest.skip("the system has no huge pages, or tells nothing of a process's memory")
     for nbytes, is_asked in ((4 << 20, True), (3 << 20, False)):
         array = md.zeros(nbytes, dtype="uint8")
-        assert ("hg" in flags_of(array.ctypes.data)) == is_asked
+        is_met = ("hg" in flags_of(array.ctypes.data)) == is_asked
+        del array
+        assert is_met
+    md.empty_cache()
