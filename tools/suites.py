@@ -272,7 +272,7 @@ def main() -> int:
             print(f"== {name} {suite['version']}: left out: {why}", flush=True)
             continue
         show(name, suite, row)
-        status |= bool(set(row.ours) or row.crashes)
+        status |= bool(row.ours or row.crashes)
         if options.page:
             date = datetime.date.fromtimestamp((BUILD / name / "mps.jsonl").stat().st_mtime).isoformat()
             PAGE.write_text(placed(PAGE.read_text(), name, lines_of(name, suite["version"], date, row, CAUSES)))
