@@ -42,6 +42,7 @@ NOT_ON_A_MAC = (
     "softmetal.report",
     "softmetal.running.reporting",
     "softmetal.running.standing_in",
+    "softmetal.shim",
     "softmetal.torch",
 )
 

@@ -16,7 +16,7 @@
 
 #include <stdbool.h>
 
-#include "softmetal/msl/include/softmetal_kernel.h"
+#include "softmetal/shim/softmetal_kernel.h"
 
 #define SOFT_FIBER_STACK_NBYTES (256 * 1024)
 

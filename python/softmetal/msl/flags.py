@@ -15,7 +15,7 @@ from metal_dlpack.language.errors import CompilerError
 FOLDER = Path(__file__).resolve().parent
 #: The rest of the translator.
 BELOW = Path(language.__file__).resolve().parent
-INCLUDE = FOLDER / "include"
+INCLUDE = FOLDER.parent / "shim"
 #: Metal's headers, empty: what they declare is in the shim, and only the user's own text is to be expanded.
 #: One of them is a file; HEADERS tells clang the names of the others, which are the same file.
 EMPTY = FOLDER / "empty-headers"

@@ -23,7 +23,7 @@
 #include <stddef.h>
 
 #include "softmetal/checker/checked_launch.h"
-#include "softmetal/msl/include/softmetal_kernel.h"
+#include "softmetal/shim/softmetal_kernel.h"
 
 /* Check what this OS thread runs until soft_check_end.  False: there is no memory. */
 bool soft_check_begin(const soft_check_launch *launch);

@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 #include "softmetal/checker/check_shadow.h"
-#include "softmetal/msl/include/softmetal_kernel.h"
+#include "softmetal/shim/softmetal_kernel.h"
 
 #define SOFT_MOST_SIMDGROUPS 32
 

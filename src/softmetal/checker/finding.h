@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "softmetal/msl/include/softmetal_kernel.h"
+#include "softmetal/shim/softmetal_kernel.h"
 
 /* X(name, word): the kinds.  The word is a report's name for it, and stays as it is. */
 #define SOFT_FOUND_LIST(X) \

@@ -8,7 +8,7 @@
 #define SOFT_FAULT_H
 
 #include "softmetal/checker/check_guard.h"
-#include "softmetal/msl/include/softmetal_kernel.h"
+#include "softmetal/shim/softmetal_kernel.h"
 
 #define SOFT_FAULT_TEXT_NBYTES 640
 

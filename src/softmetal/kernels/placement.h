@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "softmetal/checker/checked_launch.h"
-#include "softmetal/msl/include/softmetal_kernel.h"
+#include "softmetal/shim/softmetal_kernel.h"
 #include "softmetal/settings.h"
 
 typedef struct soft_placement {

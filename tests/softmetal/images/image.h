@@ -2,7 +2,7 @@
 #ifndef IMAGE_H
 #define IMAGE_H
 
-#include "softmetal/msl/include/softmetal_kernel.h"
+#include "softmetal/shim/softmetal_kernel.h"
 
 extern __attribute__((visibility("default"))) soft_image softmetal_image;
 
