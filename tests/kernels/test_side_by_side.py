@@ -1,5 +1,9 @@
-"""Loops that the threads of a row go round together (side_by_side.py): the same bits as when each thread goes alone."""
+"""Loops that the threads of a row go round together (side_by_side.py): the same bits as when each thread goes alone.
 
+And threads that run column by column, where they write side by side so.
+"""
+
+import itertools
 import random
 
 import numpy as np
@@ -133,3 +137,81 @@ def test_a_loop_is_split_where_its_threads_read_side_by_side(statement):
     finally:
         said = report.end()
     assert [one["runs_as"] for one in said["kernels"]] == [WORTH[statement]]
+
+
+FACTS = """#include <metal_stdlib>
+using namespace metal;
+kernel void f(device const uint *a, device uint *out, constant uint &W, constant uint &H, constant uint &D,
+              uint3 at [[thread_position_in_grid]],
+              uint3 in [[thread_position_in_threadgroup]], uint3 group [[threadgroup_position_in_grid]],
+              uint index [[thread_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]],
+              uint simdgroup [[simdgroup_index_in_threadgroup]])
+{
+    uint x = at.x, y = at.y, z = at.z;
+"""
+#: Where a thread writes; the strides of x and y are the grid's, or of a number.
+COLUMNS = {
+    "out[(z * W + x) * H + y] = a[(z * H + y) * W + x]": True,
+    "out[z * 4096 + x * 64 + y] = y": True,
+    "out[z * 4096 + x * 64 + y] = a[z * 4096 + x * 64 + y]": True,
+    "out[(z * H + y) * W + x] = a[(z * W + x) * H + y]": False,
+    "out[(z * H + y) * W + x] = a[(z * H + y) * W + x]": False,
+    "out[(z * H + y) * W + x] = x": False,
+    "out[z * 4096 + x * 64 + y * 2] = x": False,
+    "out[z * 4096 + y * 64 + x] = a[y]": False,
+    "atomic_fetch_add_explicit((device atomic_uint *)out + x * 64 + y, 1, memory_order_relaxed)": False,
+}
+
+
+@pytest.fixture
+def by_columns(monkeypatch):
+    """Of each kernel that is compiled: do its threads run column by column?"""
+    from softmetal.msl import regions
+
+    split, found = regions.split_at_waits, []
+
+    def listens(text):
+        try:
+            return split(text)
+        except regions.NoWaits as none:
+            found.append(none.by_columns)
+            raise
+
+    monkeypatch.setattr(regions, "split_at_waits", listens)
+    return found
+
+
+@pytest.mark.parametrize("statement", COLUMNS)
+def test_threads_run_by_columns_where_they_write_side_by_side_so(statement, by_columns, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    kernel = md.kernel(FACTS + statement + ";\n}")
+    kernel(md.zeros(4096, "uint32"), md.zeros(4096, "uint32"), 2, 2, 1, threads=(2, 2), group=(2, 2))
+    md.default_device().synchronize()
+    assert by_columns == [COLUMNS[statement]]
+
+
+def facts(grid, side):
+    """What each thread is told, in the order of x, y, z; the threadgroups at the end have what is left."""
+    for x, y, z in itertools.product(*map(range, grid)):
+        at = x, y, z
+        own = [one % most for one, most in zip(at, side, strict=True)]
+        first = [one - less for one, less in zip(at, own, strict=True)]
+        size = [min(most, all_ - one) for most, all_, one in zip(side, grid, first, strict=True)]
+        index = (own[2] * size[1] + own[1]) * size[0] + own[0]
+        yield [*at, *own, *(one // most for one, most in zip(at, side, strict=True)), index, index % 32, index // 32]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_threads_that_run_by_columns_know_where_they_are(seed):
+    choose = random.Random(seed)
+    grid = tuple(choose.choice([1, 2, 7, 33, 40]) for _ in range(2)) + (choose.choice([1, 3]),)
+    side = choose.choice([(1, 1, 1), (8, 4, 1), (16, 16, 1), (3, 5, 2), (32, 2, 2), (1, 32, 1), (40, 3, 1)])
+    told = "x, y, z, in.x, in.y, in.z, group.x, group.y, group.z, index, lane, simdgroup"
+    # twelve planes, y innermost in each
+    body = f"uint told[] = {{{told}}}; const uint plane = W * H * D;\n"
+    body += "\n".join(f"out[{n} * plane + (z * W + x) * H + y] = told[{n}];" for n in range(12))
+    kernel = md.kernel(FACTS + body + "\n}")
+    out = md.zeros(12 * int(np.prod(grid)), "uint32")
+    kernel(out, out, *grid, threads=grid, group=side)
+    made = np.asarray(out).reshape(12, grid[2], grid[0], grid[1]).transpose(2, 3, 1, 0).reshape(-1, 12)
+    assert made.tolist() == list(facts(grid, side))

@@ -44,7 +44,7 @@ from .flags import (
 )
 
 #: How translation.py makes an image of a kernel that seems to wait, and of any other.
-WAITING, PLAIN = "SOFTMETAL_WAITING_IMAGE(", "SOFTMETAL_IMAGE("
+WAITING, PLAIN, COLUMNS = "SOFTMETAL_WAITING_IMAGE(", "SOFTMETAL_IMAGE(", "SOFTMETAL_COLUMNS_IMAGE("
 
 OLDEST = 17
 NEWEST_LOOKED_FOR = 40
@@ -112,8 +112,8 @@ class Compiler:
         try:
             arguments = [*kind, "-o", str(compiled), "-x", "c++", "-"]
             self._compile_with_shim(checked, counting, arguments, cpp_text, source)
-            if may_wait and not self._split(compiled):
-                self.build(cpp_text.replace(WAITING, PLAIN), out, source=source)
+            if may_wait and (other := self._split(compiled)):
+                self.build(cpp_text.replace(WAITING, other), out, source=source)
                 return
             if checked or counting:
                 self._add_calls(compiled, counting)
@@ -186,8 +186,11 @@ class Compiler:
             cache.forget(answers)
             link(cache.made(key, ".bc", compile_answers))
 
-    def _split(self, compiled: Path) -> bool:
-        """Turn LLVM's text of a kernel into a machine's code, split at its waits if it can be.  False: it has none."""
+    def _split(self, compiled: Path) -> str | None:
+        """Turn LLVM's text of a kernel into a machine's code, split at its waits if it can be.
+
+        Of one that has none nothing is made: returns which image it is to be.
+        """
         from . import regions
 
         text = compiled.read_bytes().decode("latin-1")
@@ -198,13 +201,13 @@ class Compiler:
 
         try:
             compile_text(regions.split_at_waits(text))
-        except regions.NoWaits:
-            return False
+        except regions.NoWaits as none:
+            return COLUMNS if none.by_columns else PLAIN
         except (regions.CannotSplit, CompilerError, LookupError, ValueError):  # or it is of a form that no test has met
             if regions.is_free(text):
-                return False
+                return PLAIN
             compile_text(text)  # its threads take turns
-        return True
+        return None
 
     def _to_machine_code(self, compiled: Path, flags: list[str]) -> None:
         """Put a machine's code in the place of LLVM's text."""

@@ -26,7 +26,7 @@ from .llvm_function import PURE, Instruction, type_of
 from .llvm_layout import Layout
 from .llvm_values import VALUE
 from .region_loops import END, MOST_THREADS, Question, Region, write_loops
-from .side_by_side import wait_in_loops
+from .side_by_side import goes_by_columns, wait_in_loops
 from .varying import find_varying, reached
 from .waits import (
     INDEX,
@@ -64,7 +64,11 @@ class CannotSplit(Exception):
 
 
 class NoWaits(Exception):
-    """No thread of this kernel waits."""
+    """No thread of this kernel waits.  by_columns: a loop along y suits its threads better than one along x."""
+
+    def __init__(self, by_columns: bool):
+        super().__init__()
+        self.by_columns = by_columns
 
 
 @dataclass
@@ -92,7 +96,7 @@ def split_at_waits(text: str) -> str:
     layout = Layout(named)
     runs_through = not thread.waits and not thread.asks_for_lane
     if runs_through and not wait_in_loops(thread, layout):
-        raise NoWaits
+        raise NoWaits(goes_by_columns(thread, layout))
     made = _Split(thread, layout)
     regions = made.regions()
     if sum(len(one.text) for one in regions) > _MOST_GROWTH * len(found["body"]):

@@ -1,26 +1,36 @@
-"""Loops that the threads of a row go round together: a kernel without waits, split as if each round began with one.
+"""Kernels without waits: loops that the threads of a row go round together, and whether columns suit them better.
+
+A loop that they go round together is split as if each round began with a wait:
 
     for (k = 0; k < K; k++) sum += a[y * K + k] * b[k * N + x];
 
 One thread after the other walks along a column of b here; round by round, the threads of a row read side by side, as on
 a GPU, and LLVM makes vectors of them.  Where each thread walks along memory of its own, the loop stays as it is.
+
+    out[x * H + y] = in[y * W + x];
+
+Column by column, threads write side by side here: what is written all over is slower than what is read so.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from .checked_code import split
 from .llvm_function import Block, Instruction
 from .llvm_layout import Layout
-from .varying import find_varying
+from .varying import Varying, find_varying
 from .waits import LANE, POSITION, SIMDGROUP, Thread, Wait
 
-#: Parameters that grow by one from thread to thread of a row: x in the threadgroup, its index, x in the grid, the lane.
-_ALONG = {POSITION[0], POSITION[3], POSITION[4], LANE}
-_ACROSS = {*POSITION} - _ALONG
+#: By how much parameters grow from thread to thread of a row: x in the threadgroup, its index, x in the grid, the lane.
+_ROW = {**dict.fromkeys(POSITION, 0), **dict.fromkeys((POSITION[0], POSITION[3], POSITION[4], LANE), 1)}
+#: And of a column: y in the threadgroup and in the grid; of the index it is not known.
+_COLUMN: dict[str, int | None] = {**_ROW, POSITION[3]: None, LANE: None}
+_COLUMN |= {POSITION[0]: 0, POSITION[4]: 0, POSITION[1]: 1, POSITION[5]: 1}
 _COMPUTES = re.compile(r"@llvm\.(?!mem|masked)")
 _SAME = {"zext", "sext", "trunc", "freeze"}
+_UINT = str(2**32 - 1)  # as LLVM keeps a sum of its 64 bits
 
 
 def wait_in_loops(thread: Thread, layout: Layout) -> bool:
@@ -28,19 +38,34 @@ def wait_in_loops(thread: Thread, layout: Layout) -> bool:
     loops = [block for block in thread.blocks.values() if block.label in block.leads and _is_plain(block)]
     if not loops:
         return False
-    made = {one.name: one for block in thread.blocks.values() for one in block.instructions if one.name}
-    leads = {label: block.leads for label, block in thread.blocks.items()}
-    own = [one.name for one in made.values() if one.operation == "alloca"]
-    varying = find_varying(
-        thread.blocks, leads, frozenset(one.label for one in loops), [*POSITION, LANE, SIMDGROUP], own
-    )
+    made = _made(thread)
+    varying = _varying(thread, made, loops)
     if not varying.is_lockstep:
         return False
-    steps = _Steps(made, varying.values, layout)
+    steps = _Steps(made, varying.values, layout, _ROW)
     worth = [one for one in loops if not varying.values.intersection(one.instructions[-1].values) and steps.fit(one)]
     for block in worth:
         _insert(thread, block)
     return bool(worth)
+
+
+def goes_by_columns(thread: Thread, layout: Layout) -> bool:
+    """Would threads of a column touch more that lies side by side than those of a row?"""
+    made = _made(thread)
+    varying = _varying(thread, made, []).values
+    rows, columns = (_Steps(made, varying, layout, along).cost(thread) for along in (_ROW, _COLUMN))
+    return columns < rows
+
+
+def _made(thread: Thread) -> dict[str, Instruction]:
+    return {one.name: one for block in thread.blocks.values() for one in block.instructions if one.name}
+
+
+def _varying(thread: Thread, made: dict[str, Instruction], waiting: list[Block]) -> Varying:
+    leads = {label: block.leads for label, block in thread.blocks.items()}
+    own = [one.name for one in made.values() if one.operation == "alloca"]
+    waits = frozenset(one.label for one in waiting)
+    return find_varying(thread.blocks, leads, waits, [*POSITION, LANE, SIMDGROUP], own)
 
 
 def _is_plain(block: Block) -> bool:
@@ -53,22 +78,38 @@ def _is_plain(block: Block) -> bool:
 
 
 class _Steps:
-    """How far from thread to thread of a row a value grows; None: that is not known."""
+    """How far from thread to thread a value grows; None: that is not known.  along: of the parameters."""
 
-    def __init__(self, made: dict[str, Instruction], varying: frozenset[str], layout: Layout):
+    def __init__(
+        self,
+        made: dict[str, Instruction],
+        varying: frozenset[str],
+        layout: Layout,
+        along: Mapping[str, int | None],
+    ):
         self._made, self._varying, self._layout = made, varying, layout
-        self._known: dict[str, int | None] = {**dict.fromkeys(_ALONG, 1), **dict.fromkeys(_ACROSS, 0)}
+        self._known = dict(along)
 
     def fit(self, block: Block) -> bool:
         """Do the threads touch the same, or what lies side by side; and some the latter?"""
-        found = set()
-        for one in block.instructions:
-            if one.operation in {"load", "store"}:
-                kind = split(one.text.removeprefix(f"{one.operation} "))[0]
-                kind = kind.rpartition(" ")[0] if one.operation == "store" else kind
-                step = self.of(one.values[-1])
-                found.add(None if step is None else step if step == 0 else step - self._layout.stride(kind) + 1)
+        found = {self._apart(one) for one in block.instructions if one.operation in {"load", "store"}}
         return found in ({1}, {0, 1})
+
+    def cost(self, thread: Thread) -> int:
+        """What is touched all over: a store is twice as slow as a load."""
+        touching = (one for block in thread.blocks.values() for one in block.instructions)
+        return sum(
+            1 + (one.operation == "store")
+            for one in touching
+            if one.operation in {"load", "store"} and self._apart(one) not in {0, 1}
+        )
+
+    def _apart(self, one: Instruction) -> int | None:
+        """Where two threads beside each other touch memory.  0: the same place; 1: side by side; None: anywhere."""
+        kind = split(one.text.removeprefix(f"{one.operation} "))[0]
+        kind = kind.rpartition(" ")[0] if one.operation == "store" else kind
+        step = self.of(one.values[-1])
+        return step if not step else step - self._layout.stride(kind) + 1
 
     def of(self, name: str) -> int | None:
         if re.fullmatch(r"-?\d+|null|true|false", name):
@@ -85,7 +126,7 @@ class _Steps:
         if one is None or one.operation == "phi":
             return None
         operands = [operand.rpartition(" ")[2] for operand in split(one.text.partition(" ")[2])]
-        if one.operation in _SAME:
+        if one.operation in _SAME or (one.operation == "and" and operands[1] == _UINT):
             return self.of(one.values[0])
         if one.operation == "getelementptr":
             return self._of_pointer(one)

@@ -201,9 +201,9 @@ template <thread_fact fact> struct builtin : no_argument {
     }
 };
 
-/* Rows of `count` threads of a kernel along x.  One loop is all that calls the kernel, so that it is
- * compiled once; the compiler turns it into vectors where the kernel lets it. */
-template <auto kernel, class... Binders> struct image {
+/* Rows of `count` threads of a kernel along x.  One loop, along `axis`, is all that calls the kernel, so
+ * that it is compiled once; the compiler turns it into vectors where the kernel lets it. */
+template <int axis, auto kernel, class... Binders> struct image {
     static constexpr size_t row_length = sizeof...(Binders) + 1;
     static_assert(row_length <= SOFT_MOST_PARAMETERS, "a kernel has at most 127 parameters");
     SOFTMETAL_RUNS static void run_rows(const soft_thread *first, soft_u32 count,
@@ -217,9 +217,9 @@ template <auto kernel, class... Binders> struct image {
                                          const soft_u32 (&in_grid)[3], soft_u32 lane,
                                          soft_u32 simdgroup) {
         soft_thread thread = *origin;
-        for (int axis = 0; axis < 3; axis++) {
-            thread.position_in_group[axis] = in_group[axis];
-            thread.position_in_grid[axis] = in_grid[axis];
+        for (int each = 0; each < 3; each++) {
+            thread.position_in_group[each] = in_group[each];
+            thread.position_in_grid[each] = in_grid[each];
         }
         thread.index = index;
         thread.lane = lane;
@@ -265,26 +265,28 @@ template <auto kernel, class... Binders> struct image {
     run(void (*)(P...), const soft_thread *first, soft_u32 count, soft_u32 rows) {
         prepared given = {{Binders::template prepare<P>(*first->launch)...}};
         soft_thread thread = *first;
-        for (soft_u32 row = 0; row < rows; row++) {
+        const soft_u32 sides[] = {count, rows}, steps[] = {1, count}; /* of the index */
+        for (soft_u32 line = 0; line < sides[1 - axis]; line++) {
             run_prepared<P...>(metal::make_index_sequence<sizeof...(P)>(), given, thread,
-                               count);
-            thread.position_in_grid[1] += 1;
-            thread.position_in_group[1] += 1;
-            thread.index += count;
+                               sides[axis], steps[axis]);
+            thread.position_in_grid[1 - axis] += 1;
+            thread.position_in_group[1 - axis] += 1;
+            thread.index += steps[1 - axis];
         }
     }
     template <class... P, size_t... I>
     SOFTMETAL_RUNS static void run_prepared(metal::index_sequence<I...>, const prepared &row,
-                                            const soft_thread &first, soft_u32 count) {
+                                            const soft_thread &first, soft_u32 count,
+                                            soft_u32 step) {
 #pragma clang loop vectorize(enable)
         for (soft_u32 i = 0; i < count; i++) {
             soft_thread thread = first;
-            thread.position_in_grid[0] += i;
-            thread.position_in_group[0] += i;
-            thread.index += i;
+            thread.position_in_grid[axis] += i;
+            thread.position_in_group[axis] += i;
+            thread.index += i * step;
             /* Nothing wraps round, so the compiler may count in 64 bits. */
-            __builtin_assume(thread.position_in_grid[0] < ~0u);
-            __builtin_assume(thread.position_in_group[0] < ~0u);
+            __builtin_assume(thread.position_in_grid[axis] < ~0u);
+            __builtin_assume(thread.position_in_group[axis] < ~0u);
             __builtin_assume(thread.index < ~0u);
             thread.lane = thread.index % SOFT_SIMD_WIDTH;
             thread.simdgroup = thread.index / SOFT_SIMD_WIDTH;
@@ -320,9 +322,12 @@ template <auto kernel, class... Binders> struct image {
 
 /* SOFTMETAL_IMAGE((scale<float, 4>), softmetal::buffer<0>, ...): a binder for each parameter.
  * `softmetal_argument_names` has their names. */
-#define SOFTMETAL_IMAGE(kernel, ...)                                                           \
-    SOFTMETAL_IMAGE_OF((softmetal::image<(kernel), ##__VA_ARGS__>::run_thread),                \
-                       (softmetal::image<(kernel), ##__VA_ARGS__>::run_rows), nullptr,         \
+#define SOFTMETAL_IMAGE(kernel, ...) SOFTMETAL_IMAGE_ALONG(0, kernel, ##__VA_ARGS__)
+/* The same of a kernel that columns of threads suit better than rows: side_by_side.py. */
+#define SOFTMETAL_COLUMNS_IMAGE(kernel, ...) SOFTMETAL_IMAGE_ALONG(1, kernel, ##__VA_ARGS__)
+#define SOFTMETAL_IMAGE_ALONG(axis, kernel, ...)                                               \
+    SOFTMETAL_IMAGE_OF((softmetal::image<axis, (kernel), ##__VA_ARGS__>::run_thread),          \
+                       (softmetal::image<axis, (kernel), ##__VA_ARGS__>::run_rows), nullptr,   \
                        kernel, ##__VA_ARGS__)
 /* The same of a kernel that seems to wait: what its threads do is a function apart, which regions.py
  * splits. */
@@ -334,20 +339,20 @@ template <auto kernel, class... Binders> struct image {
         void *const *row, const soft_thread *origin, soft_u32 x, soft_u32 y, soft_u32 z,       \
         soft_u32 index, soft_u32 grid_x, soft_u32 grid_y, soft_u32 grid_z, soft_u32 lane,      \
         soft_u32 simdgroup) {                                                                  \
-        softmetal::image<(kernel), ##__VA_ARGS__>::run_one(row, origin, {x, y, z}, index,      \
+        softmetal::image<0, (kernel), ##__VA_ARGS__>::run_one(row, origin, {x, y, z}, index,      \
                                                            {grid_x, grid_y, grid_z}, lane,     \
                                                            simdgroup);                         \
     }                                                                                          \
     static void softmetal_run_thread(const soft_thread *t) {                                   \
-        void *row[softmetal::image<(kernel), ##__VA_ARGS__>::row_length];                      \
-        softmetal::image<(kernel), ##__VA_ARGS__>::prepare(t->launch, row);                    \
+        void *row[softmetal::image<0, (kernel), ##__VA_ARGS__>::row_length];                      \
+        softmetal::image<0, (kernel), ##__VA_ARGS__>::prepare(t->launch, row);                    \
         softmetal_one_thread(row, t, t->position_in_group[0], t->position_in_group[1],         \
                              t->position_in_group[2], t->index, t->position_in_grid[0],        \
                              t->position_in_grid[1], t->position_in_grid[2], t->lane,          \
                              t->simdgroup);                                                    \
     }                                                                                          \
     SOFTMETAL_IMAGE_OF(softmetal_run_thread, nullptr,                                          \
-                       (softmetal::image<(kernel), ##__VA_ARGS__>::prepare),                   \
+                       (softmetal::image<0, (kernel), ##__VA_ARGS__>::prepare),                   \
                        kernel, ##__VA_ARGS__)
 #endif
 #define SOFTMETAL_IMAGE_OF(run_thread, run_rows, prepare, kernel, ...)                         \
@@ -369,7 +374,7 @@ template <auto kernel, class... Binders> struct image {
     __attribute__((constructor)) static void softmetal_describe() {                            \
         static soft_argument_facts                                                             \
             facts[sizeof softmetal_argument_names / sizeof *softmetal_argument_names];         \
-        softmetal::image<(kernel), ##__VA_ARGS__>::describe(softmetal_image, facts,            \
+        softmetal::image<0, (kernel), ##__VA_ARGS__>::describe(softmetal_image, facts,            \
                                                             softmetal_argument_names);         \
     }
 
