@@ -5,6 +5,9 @@
  * Threads: the GIL is held; released round waits and large copies.
  */
 #include "array/array_copy.h"
+
+#include <string.h>
+
 #include "array/array_map.h"
 #include "array/array_methods.h"
 #include "array/array_numpy.h"
@@ -24,6 +27,9 @@ fill_items(const ArrayObject *self, const strided_layout *layout, char *origin,
     bits_items bits = {layout, origin, self->first_bit, self->dtype, false};
     if (array_is_packed(self)) {
         bits_fill(&bits, item);
+    }
+    else if (self->nitems == 1) { /* a[1, 2] = 3.0: no plan is worth its making */
+        memcpy(origin, item, (size_t)layout->itemsize);
     }
     else {
         copy_fill(layout, origin, item);

@@ -214,12 +214,12 @@ array_queue_fill(const char *function, ArrayObject *dst, const char *item, metal
 {
     queue_call call;
     strided_layout layout;
-    array_get_layout(dst, &layout);
     bool is_queued = stream != NULL || is_private(dst);
-    if (!is_queued || layout.itemsize > LONGEST_ITEM ||
+    if (!is_queued || dtype_itemsize(dst->dtype) > LONGEST_ITEM ||
         !begin_call(function, dst, stream, &call)) {
         return 0;
     }
+    array_get_layout(dst, &layout);
     work_items to = {array_storage(dst), dst->byte_offset, &layout};
     bool waits = stream == NULL && wait_rule_after_work(to.storage, NULL);
     return run(&call, &to, NULL, item, waits);
