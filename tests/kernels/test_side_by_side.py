@@ -165,7 +165,7 @@ COLUMNS = {
 
 @pytest.fixture
 def by_columns(monkeypatch):
-    """Of each kernel that is compiled: do its threads run column by column?"""
+    """Do the threads run column by column?  For each kernel that is compiled."""
     from softmetal.msl import regions
 
     split, found = regions.split_at_waits, []

@@ -189,7 +189,7 @@ class Compiler:
     def _split(self, compiled: Path) -> str | None:
         """Turn LLVM's text of a kernel into a machine's code, split at its waits if it can be.
 
-        Of one that has none nothing is made: returns which image it is to be.
+        Nothing is made from one that has none: returns which image it is to be.
         """
         from . import regions
 
