@@ -339,20 +339,20 @@ template <int axis, auto kernel, class... Binders> struct image {
         void *const *row, const soft_thread *origin, soft_u32 x, soft_u32 y, soft_u32 z,       \
         soft_u32 index, soft_u32 grid_x, soft_u32 grid_y, soft_u32 grid_z, soft_u32 lane,      \
         soft_u32 simdgroup) {                                                                  \
-        softmetal::image<0, (kernel), ##__VA_ARGS__>::run_one(row, origin, {x, y, z}, index,      \
-                                                           {grid_x, grid_y, grid_z}, lane,     \
-                                                           simdgroup);                         \
+        softmetal::image<0, (kernel), ##__VA_ARGS__>::run_one(row, origin, {x, y, z}, index,   \
+                                                              {grid_x, grid_y, grid_z}, lane,  \
+                                                              simdgroup);                      \
     }                                                                                          \
     static void softmetal_run_thread(const soft_thread *t) {                                   \
-        void *row[softmetal::image<0, (kernel), ##__VA_ARGS__>::row_length];                      \
-        softmetal::image<0, (kernel), ##__VA_ARGS__>::prepare(t->launch, row);                    \
+        void *row[softmetal::image<0, (kernel), ##__VA_ARGS__>::row_length];                   \
+        softmetal::image<0, (kernel), ##__VA_ARGS__>::prepare(t->launch, row);                 \
         softmetal_one_thread(row, t, t->position_in_group[0], t->position_in_group[1],         \
                              t->position_in_group[2], t->index, t->position_in_grid[0],        \
                              t->position_in_grid[1], t->position_in_grid[2], t->lane,          \
                              t->simdgroup);                                                    \
     }                                                                                          \
     SOFTMETAL_IMAGE_OF(softmetal_run_thread, nullptr,                                          \
-                       (softmetal::image<0, (kernel), ##__VA_ARGS__>::prepare),                   \
+                       (softmetal::image<0, (kernel), ##__VA_ARGS__>::prepare),                \
                        kernel, ##__VA_ARGS__)
 #endif
 #define SOFTMETAL_IMAGE_OF(run_thread, run_rows, prepare, kernel, ...)                         \
@@ -374,8 +374,8 @@ template <int axis, auto kernel, class... Binders> struct image {
     __attribute__((constructor)) static void softmetal_describe() {                            \
         static soft_argument_facts                                                             \
             facts[sizeof softmetal_argument_names / sizeof *softmetal_argument_names];         \
-        softmetal::image<0, (kernel), ##__VA_ARGS__>::describe(softmetal_image, facts,            \
-                                                            softmetal_argument_names);         \
+        softmetal::image<0, (kernel), ##__VA_ARGS__>::describe(softmetal_image, facts,         \
+                                                               softmetal_argument_names);      \
     }
 
 /* Behind it: the names of the kernel's variables in threadgroup memory, by their numbers. */

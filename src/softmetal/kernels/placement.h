@@ -13,8 +13,8 @@
 #include <stdint.h>
 
 #include "softmetal/checker/checked_launch.h"
-#include "softmetal/shim/softmetal_kernel.h"
 #include "softmetal/settings.h"
+#include "softmetal/shim/softmetal_kernel.h"
 
 typedef struct soft_placement {
     const soft_launch *launch; /* borrowed */
