@@ -156,12 +156,8 @@ class _Steps:
 
 def _insert(thread: Thread, block: Block) -> None:
     """A wait behind the phis, and what is behind it in a block of its own, from which the next round comes."""
-    wait = Wait(len(thread.waits) + 1, is_group=True)
-    thread.waits[wait.number] = wait
-    behind = Block(f"behind{wait.number}", [one for one in block.instructions if one.operation != "phi"])
-    block.instructions = [*block.phis(), Instruction("", f"wait {wait.number}")]
-    thread.blocks[behind.label] = behind
-    thread.starts[wait.number] = behind.label
-    for other in thread.blocks.values():
-        for one in other.phis():
-            one.text = re.sub(rf", %{re.escape(block.label)} \]", f", %{behind.label} ]", one.text)
+    rest = [one for one in block.instructions if one.operation != "phi"]
+    block.instructions = list(block.phis())
+    behind = thread.end_in(block, Wait(len(thread.waits) + 1, is_group=True))
+    behind.instructions = rest
+    thread.come_from({block.label: behind.label})

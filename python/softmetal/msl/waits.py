@@ -6,6 +6,7 @@ What it waits by and asks for are calls of functions that softmetal_runtime.h de
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .llvm_function import Block, Instruction, read_blocks
@@ -51,6 +52,21 @@ class Thread:
     def asks_for_lane(self) -> bool:
         return any("lane_of_thread" in one.called for block in self.blocks.values() for one in block.instructions)
 
+    def end_in(self, block: Block, wait: Wait) -> Block:
+        """End a block in a wait; returns the empty one behind it."""
+        block.instructions.append(Instruction("", f"wait {wait.number}"))
+        behind = Block(f"behind{wait.number}")
+        self.waits[wait.number] = wait
+        self.blocks[behind.label] = behind
+        self.starts[wait.number] = behind.label
+        return behind
+
+    def come_from(self, ends: Mapping[str, str]) -> None:
+        """Say in the phis where blocks end, once they are cut."""
+        for block in self.blocks.values():
+            for one in block.phis():
+                one.text = re.sub(r", %([-\w.$]+) \]", lambda at: f", %{ends.get(at[1], at[1])} ]", one.text)
+
     def leads(self, label: str, *, past_waits: bool) -> list[str]:
         last = self.blocks[label].instructions[-1]
         if last.operation != "wait":
@@ -90,17 +106,11 @@ def read_thread(text: str) -> Thread:
             elif spoken is None or not spoken[1].startswith("wait"):
                 here.instructions.append(one)
             else:
-                wait = _wait(len(thread.waits) + 1, spoken[1], one)
-                thread.waits[wait.number] = wait
-                here.instructions.append(Instruction("", f"wait {wait.number}"))
-                here = thread.blocks[f"behind{wait.number}"] = Block(f"behind{wait.number}")
-                thread.starts[wait.number] = here.label
+                here = thread.end_in(here, _wait(len(thread.waits) + 1, spoken[1], one))
                 if one.name:
                     here.instructions.append(Instruction(one.name, "or i32 %met, 0"))
         ends[label] = here.label
-    for block in thread.blocks.values():
-        for one in block.phis():
-            one.text = re.sub(r", %([-\w.$]+) \]", lambda at: f", %{ends.get(at[1], at[1])} ]", one.text)
+    thread.come_from(ends)
     return thread
 
 
