@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from children import output_of
 from eventually import until
+from own_threads import in_threads
 
 import metal_dlpack as md
 from metal_dlpack import _core, residency, softmetal
@@ -179,17 +180,9 @@ def test_requests_and_ends_from_many_threads_at_once(monkeypatch):
     monkeypatch.setattr(residency, "INTERVAL", 0.0005)
     arrays = [md.zeros(1000) for _ in range(4)]
 
-    def work():
+    def work(_):
         for _ in range(50):
             kept = md.keep_resident(*arrays)
-            closing = [threading.Thread(target=kept.close) for _ in range(2)]
-            for thread in closing:
-                thread.start()
-            for thread in closing:
-                thread.join()
+            in_threads(2, lambda _, kept=kept: kept.close())
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(4, work)

@@ -6,7 +6,6 @@ import os
 import random
 import shutil
 import subprocess
-import threading
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from dlpack_structs import Tensor, Versioned, delete, open_capsule, table_of, te
 from forking import exit_code_of_child
 from held_work import gate
 from objc_messages import encode_fill, pool, send
+from own_threads import in_threads
 
 import metal_dlpack as md
 import softmetal
@@ -426,31 +426,21 @@ def test_an_allocation_that_fails_empties_the_cache_and_is_tried_once_more():
 
 
 def test_eight_threads_share_the_pool():
-    failures = []
-
     def work(seed):
         rng = random.Random(seed)
         kept = []
-        try:
-            for i in range(400):
-                value = seed * 1000 + i
-                mode = rng.choice(["shared", "shared", "managed"])
-                kept.append((value, md.full(rng.choice([1, 64, 500, 5000]), value, dtype="int32", storage=mode)))
-                if len(kept) > 8:
-                    number, array = kept.pop(rng.randrange(len(kept)))
-                    assert (np.asarray(array) == number).all(), "another thread has the same memory"
-                if rng.random() < 0.02:
-                    md.empty_cache()
-                    md.memory_stats()
-        except BaseException as error:
-            failures.append(error)
+        for i in range(400):
+            value = seed * 1000 + i
+            mode = rng.choice(["shared", "shared", "managed"])
+            kept.append((value, md.full(rng.choice([1, 64, 500, 5000]), value, dtype="int32", storage=mode)))
+            if len(kept) > 8:
+                number, array = kept.pop(rng.randrange(len(kept)))
+                assert (np.asarray(array) == number).all(), "another thread has the same memory"
+            if rng.random() < 0.02:
+                md.empty_cache()
+                md.memory_stats()
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures, failures[0]
+    in_threads(8, work)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork() here")
