@@ -1,4 +1,4 @@
-"""StridedLayout by itself: NumPy says which offset every index has, before an operation and after."""
+"""StridedLayout by itself: NumPy says which offset every index has; operations: test_layout_peer.py and test_array_views.py."""
 
 import copy
 import inspect
@@ -44,9 +44,6 @@ def layouts(draw):
     if kind == "part":
         layout = layout[tuple(draw(st.slices(extent)) if extent else slice(None) for extent in shape)]
     return layout
-
-
-# ---- facts ----
 
 
 # ---- indices ----
@@ -112,28 +109,6 @@ def test_an_index_s_own_error_comes_through():
 
 
 # ---- views ----
-
-
-@given(layouts(), st.data())
-@MANY
-def test_a_reshaped_layout_has_the_same_offsets_in_order(layout, data):
-    items = []
-    for extent in layout.shape:
-        part = data.draw(st.sampled_from([d for d in range(1, extent + 1) if extent % d == 0] or [1]))
-        items += [part, extent // part]
-    if len(items) > 1 and data.draw(st.booleans()):
-        items[:2] = [items[0] * items[1]]
-    try:
-        result = layout.reshaped(tuple(items))
-    except ValueError as error:
-        assert "without a copy" in str(error)
-        array = np.lib.stride_tricks.as_strided(
-            np.zeros(1, np.int8), layout.shape, layout.strides or Layout.dense(layout.shape, 1).strides
-        )
-        with pytest.raises((ValueError, AttributeError)):  # NumPy cannot do it without a copy either
-            array.shape = items
-        return
-    assert np.array_equal(offsets(result), offsets(layout).reshape(items))
 
 
 def test_axes_that_follow_each_other_across_a_gap_are_joined():
