@@ -11,7 +11,7 @@ from eventually import until
 from own_threads import in_threads
 
 import metal_dlpack as md
-from metal_dlpack import _core, residency, softmetal
+from metal_dlpack import _core, residency
 
 pytestmark = pytest.mark.needs_softmetal
 MIB = 1 << 20
@@ -166,14 +166,11 @@ def test_a_closed_one_and_a_closed_buffer_say_so():
         md.keep_resident(buffer)
 
 
-def test_where_metal_makes_no_set_it_is_said():
+def test_where_metal_makes_no_set_it_is_said(settings):
     a = md.zeros(100)
-    softmetal.configure(fail="residency")
-    try:
-        with pytest.raises(MemoryError):
-            md.keep_resident(a)
-    finally:
-        softmetal.configure(fail=None)
+    settings(fail="residency")
+    with pytest.raises(MemoryError):
+        md.keep_resident(a)
 
 
 def test_requests_and_ends_from_many_threads_at_once(monkeypatch):

@@ -301,19 +301,16 @@ def test_a_label_does_not_pass_to_the_next_user():
     assert md.Buffer(5000).label is None
 
 
-def test_memory_in_use_by_the_gpu_is_not_reused():
+def test_memory_in_use_by_the_gpu_is_not_reused(settings):
     stream = md.Stream()
     src, dst = md.full(MIB, 3.0, storage="private"), md.empty(MIB, storage="private")
-    softmetal.configure(latency_us=50_000)
-    try:
-        dst.copy_from(src, stream=stream)
-        before = md.memory_stats()["private"]
-        del dst, src
-        other = md.empty(MIB, storage="private")
-        assert delta(before, md.memory_stats()["private"])["hits"] == 0, "the copy is still running"
-        assert softmetal.wait_idle()  # the copy lets go on a Metal thread
-    finally:
-        softmetal.configure(latency_us=None)
+    settings(latency_us=50_000)
+    dst.copy_from(src, stream=stream)
+    before = md.memory_stats()["private"]
+    del dst, src
+    other = md.empty(MIB, storage="private")
+    assert delta(before, md.memory_stats()["private"])["hits"] == 0, "the copy is still running"
+    assert softmetal.wait_idle()  # the copy lets go on a Metal thread
     assert md.memory_stats()["private"]["cached_buffers"] == 2
     del other
 
@@ -408,20 +405,17 @@ def test_the_oldest_goes_first_where_the_cache_is_full(sizes):
     third.close()
 
 
-def test_an_allocation_that_fails_empties_the_cache_and_is_tried_once_more():
+def test_an_allocation_that_fails_empties_the_cache_and_is_tried_once_more(settings):
     device = md.default_device()
     del [md.empty(MIB)][:]
     assert md.memory_stats()["cached"] == 4 * MIB
-    softmetal.configure(memory_limit=device.current_allocated_size + MIB)
-    try:
-        a = md.empty(MIB // 2)
-        assert md.memory_stats()["cached"] == 0
-        with pytest.raises(
-            MemoryError, match=r"could not allocate a buffer of 16777216 bytes \(\d+ are in use\); delete Arrays"
-        ):
-            md.empty(4 * MIB)
-    finally:
-        softmetal.configure(memory_limit=None)
+    settings(memory_limit=device.current_allocated_size + MIB)
+    a = md.empty(MIB // 2)
+    assert md.memory_stats()["cached"] == 0
+    with pytest.raises(
+        MemoryError, match=r"could not allocate a buffer of 16777216 bytes \(\d+ are in use\); delete Arrays"
+    ):
+        md.empty(4 * MIB)
     assert a.nbytes == 2 * MIB
 
 
