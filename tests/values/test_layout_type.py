@@ -1,4 +1,4 @@
-"""StridedLayout by itself: NumPy says which offset every index has; operations: test_layout_peer.py and test_array_views.py."""
+"""StridedLayout by itself; what indices and operations give: test_layout_peer.py and test_array_views.py."""
 
 import copy
 import inspect
@@ -47,38 +47,6 @@ def layouts(draw):
 
 
 # ---- indices ----
-
-
-@st.composite
-def layouts_with_keys(draw):
-    layout = draw(layouts())
-    entries = []
-    for extent in layout.shape[: draw(st.integers(0, layout.ndim))]:
-        bound = st.one_of(st.none(), st.integers(-extent - 2, extent + 2), st.sampled_from([-(2**70), 2**62, 2**70]))
-        part = st.builds(slice, bound, bound, st.sampled_from([None, 1, 2, 3, -1, -2, 7, 2**62, -(2**63)]))
-        entries.append(draw(st.one_of(part, st.integers(-extent, extent - 1)) if extent else part))
-    for _ in range(draw(st.integers(0, 2))):
-        entries.insert(draw(st.integers(0, len(entries))), None)
-    if draw(st.booleans()):
-        entries.insert(draw(st.integers(0, len(entries))), Ellipsis)
-    return layout, entries[0] if len(entries) == 1 and draw(st.booleans()) else tuple(entries)
-
-
-@given(layouts_with_keys())
-@MANY
-def test_an_index_means_what_it_means_to_numpy(case):
-    layout, key = case
-    before = repr(layout)
-    try:
-        expected = offsets(layout)[key]
-    except IndexError:  # behind `...` an int may find a shorter axis
-        with pytest.raises(ValueError, match="out of range"):
-            layout[key]
-        return
-    result = layout[key]
-    assert (result.shape, result.itemsize) == (np.shape(expected), layout.itemsize)
-    assert np.array_equal(offsets(result), expected)
-    assert (layout.sliced(key), repr(layout)) == (result, before)
 
 
 def test_an_index_out_of_range_is_refused(subtests):
