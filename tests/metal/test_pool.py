@@ -10,7 +10,7 @@ import subprocess
 import numpy as np
 import pytest
 from children import output_of
-from dlpack_structs import Tensor, Versioned, delete, open_capsule, table_of, tensor_of
+from dlpack_structs import borrow, delete, open_capsule, table_of, tensor_from
 from forking import exit_code_of_child
 from held_work import gate
 from objc_messages import encode_fill, pool, send
@@ -169,16 +169,14 @@ def handle_of_capsule(array):
 
 
 def handle_of_table(array):
-    tensor = tensor_of(array)
-    handle = Versioned.from_address(tensor).tensor.data
-    delete(tensor)
+    managed = tensor_from(table_of(md.Array), array)
+    handle = managed.tensor.data
+    delete(ctypes.addressof(managed))
     return handle
 
 
 def handle_of_borrowed_tensor(array):
-    tensor = Tensor()
-    assert table_of(md.Array).borrow(array, ctypes.byref(tensor)) == 0
-    return tensor.data
+    return borrow(table_of(md.Array), array).data
 
 
 @pytest.mark.parametrize("hand_out", [handle_of_capsule, handle_of_table, handle_of_borrowed_tensor])

@@ -100,8 +100,8 @@ def test_what_mlx_hides_can_be_read(mx):
 
 
 def test_the_exchange_api_is_a_producer_too():
-    from dlpack_structs import Tensor, table_of
+    from dlpack_structs import borrow, table_of
 
     with pytest.raises(BufferError, match="read-only"):
-        table_of(md.Array).borrow(md.zeros(4).as_readonly(), Tensor())
+        borrow(table_of(md.Array), md.zeros(4).as_readonly())
     assert "borrowed" in str(md.last_refusal())
