@@ -268,12 +268,6 @@ def test_two_ints_transpose_where_numpy_and_torch_agree(torch):
     assert array.transpose().shape == array.transpose(None).shape == (4, 3, 2)
 
 
-@pytest.mark.parametrize("key", ["a", 1.0, [0, 1], True, (..., ...)])
-def test_a_key_that_is_no_basic_index_is_an_index_error(key):
-    with pytest.raises((IndexError, TypeError)):
-        md.empty((5, 4))[key]
-
-
 def test_iteration_gives_the_rows():
     array = md.asarray([[0, 1], [2, 3], [4, 5]])
     assert [row.tolist() for row in array] == [[0, 1], [2, 3], [4, 5]]

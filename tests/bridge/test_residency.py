@@ -122,16 +122,6 @@ def test_a_program_that_ends_with_one_open_ends_well():
     assert output_of(code) == ""
 
 
-@pytest.mark.parametrize(("given", "error", "words"), [
-    (lambda: (), ValueError, "give it what is to stay wired"),
-    (lambda: (np.zeros(3),), TypeError, r"ndarray is no Array, Buffer or file.*metal_dlpack.asarray\(x\)"),
-    (lambda: ("model.npy",), TypeError, "str is no Array"),
-])  # fmt: skip
-def test_what_cannot_be_wired_is_refused_with_the_way_out(given, error, words):
-    with pytest.raises(error, match=words):
-        md.keep_resident(*given())
-
-
 def test_more_than_the_working_set_is_refused_with_both_numbers():
     code = """
 import metal_dlpack as md

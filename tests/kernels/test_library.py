@@ -87,7 +87,6 @@ TEMPLATE = "template <typename T> kernel void f(device T *x) { x[0] = 1; }"
         (lambda: md.kernel(TEMPLATE, "f"), "A template becomes a kernel"),
         (lambda: md.kernel(TWO, "one<float>"), "A template becomes a kernel"),
         (lambda: md.kernel(TWO, name="two.metal"), r"What messages call the source is Library\(source, name="),
-        (lambda: md.kernel(source=TWO), r"kernel\(\) takes 'source' by position"),
     ],
 )
 def test_what_is_no_kernels_name_is_told_what_it_was_meant_for(make, words):
