@@ -91,7 +91,7 @@ def pytest_configure(config):
     )
     config.addinivalue_line("markers", "mac: asks what only a Mac can show; tools/on_a_mac.py sends the answers")
     config.addinivalue_line(
-        "markers", "some(n): of a parametrised test that takes long, all but the first n cases are long"
+        "markers", "some(n): of a parametrised test that takes long, all but the first n cases that are not are long"
     )
     config.addinivalue_line("markers", "long: takes long; `make test-all` runs it, `make test` does not")
     for name, (what, _) in MARKERS.items():
@@ -120,7 +120,7 @@ def pytest_collection_modifyitems(items):
     cases = Counter()
     for item in items:
         some = item.get_closest_marker("some")
-        if some is not None:
+        if some is not None and item.get_closest_marker("long") is None:
             cases[item.path, item.originalname] += 1
             if cases[item.path, item.originalname] > some.args[0]:
                 item.add_marker("long")

@@ -5,7 +5,6 @@ many MTLBuffers are left.  The end is 1 if a route grew by more than SLACK_BYTES
 """
 
 import contextlib
-import ctypes
 import gc
 import os
 import resource
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import metal_dlpack as md
 import softmetal
+from dlpack_conformance import exchange_table
 
 WARM_UP = 2000
 #: Allocators' own bookkeeping: at a million trips, a fraction of a byte each.
@@ -47,23 +47,11 @@ def refused(array: md.Array) -> None:
 
 def table_routes() -> Iterator[tuple[str, Route]]:
     """Array's exchange table, called through C function pointers."""
-    get = ctypes.pythonapi.PyCapsule_GetPointer
-    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    table = get(md.Array.__dlpack_c_exchange_api__, b"dlpack_exchange_api")
-    slots = (ctypes.c_void_p * 7).from_address(table)
-    pointer = ctypes.POINTER(ctypes.c_void_p)
-    export = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, pointer)(slots[3])
-    take = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, pointer)(slots[4])
-    release = ctypes.pythonapi.Py_DecRef
-    release.argtypes = [ctypes.c_void_p]
-    array, tensor, result = md.zeros(1024), ctypes.c_void_p(), ctypes.c_void_p()
-
-    def both_ways() -> None:
-        assert export(array, tensor) == 0
-        assert take(tensor, result) == 0
-        release(result)
-
-    yield "exchange table, out and in", both_ways
+    table, array = exchange_table.table_of(md.Array), md.zeros(1024)
+    yield (
+        "exchange table, out and in",
+        lambda: exchange_table.object_from(table, exchange_table.tensor_from(table, array)),
+    )
 
 
 def peer_routes() -> Iterator[tuple[str, Route]]:

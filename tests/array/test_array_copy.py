@@ -201,13 +201,6 @@ def test_read_only_memory_is_not_written():
     assert (np.array(array) == 0).all() and (frozen == 0).all()
 
 
-def test_what_has_no_memory_is_no_destination():
-    with pytest.raises(md.CopyRequiredError):
-        md.zeros(2).copy_to([0, 0])
-    with pytest.raises((TypeError, ValueError)):
-        md.zeros(2).copy_from(object())
-
-
 def test_a_number_that_does_not_fit_the_type_is_refused_with_both_named():
     too_large = [("int8", 128), ("int8", -129), ("uint8", -1), ("uint64", 2**64)]
     of_another_kind = [("int32", 1.5), ("float32", 1j), ("float32", "1")]
@@ -217,8 +210,3 @@ def test_a_number_that_does_not_fit_the_type_is_refused_with_both_named():
             with pytest.raises(error, match=dtype):
                 array.fill(value)
             assert array.tolist() == [0, 0]
-
-
-def test_items_cannot_be_deleted():
-    with pytest.raises(TypeError):
-        del md.zeros(2)[0]

@@ -128,14 +128,6 @@ def test_defaults_are_float32_c_order_and_offset_0():
     assert made.device is md.default_device()
 
 
-@pytest.mark.parametrize(("shape", "dtype"), [((2**40, 2**40), "float32"), (2**60, "float64")])
-def test_a_size_that_no_int64_counts_is_refused_with_the_limit(shape, dtype):
-    asked = r"^zeros: 2\*\*63 bytes or more are more than one buffer"
-    limit = md.default_device().max_buffer_length
-    with pytest.raises(ValueError, match=rf"{asked} .*\(max_buffer_length is {limit} bytes\)"):
-        md.zeros(shape, dtype)
-
-
 def test_what_cannot_be_a_shape_or_an_element_type_is_refused(subtests, live_buffers):
     refused = [((ValueError, MemoryError), None, (shape,)) for shape in [(-1,), (2, -3), (2**62, 4), (2**40, 2**40)]]
     refused += [(TypeError, "shape", (bad,)) for bad in ("x", 1.5, None, [1.5], object())]

@@ -98,12 +98,6 @@ def test_bad_arguments_are_refused_by_name(subtests, live_buffers):
             md.Buffer(size, **keywords)
 
 
-def test_a_buffer_past_the_devices_limit_is_a_memory_error(live_buffers):
-    limit = md.default_device().max_buffer_length
-    with pytest.raises(MemoryError, match=str(limit + 4)):
-        md.Buffer(limit + 4)
-
-
 def test_close_is_refused_while_anybody_uses_the_bytes(live_buffers):
     buffer = md.Buffer(16)
     array = buffer.array((4,), "int32")
@@ -273,16 +267,6 @@ def test_a_cycle_through_an_exported_buffer_waits_for_the_export(live_buffers):
     del capsule
     gc.collect()
     assert alive() is None
-
-
-def test_what_is_not_a_metal_buffer_is_not_wrapped():
-    original = md.Buffer(16)
-    with pytest.raises(ValueError, match="MTLBuffer"):
-        md.Buffer.from_handle(id(original))
-    with pytest.raises(TypeError, match="int"):
-        md.Buffer.from_handle("1")
-    with pytest.raises(ValueError, match=r"17 bytes.*16 bytes"):
-        md.Buffer.from_handle(original.handle, 17)
 
 
 def test_array_checks_every_item_against_the_end():

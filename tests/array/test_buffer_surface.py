@@ -108,19 +108,6 @@ def test_an_object_of_pyobjc_is_asked_for_its_address():
         md.Buffer.from_iosurface(PixelBuffer(4096))
 
 
-def test_arguments_are_checked_first():
-    with pytest.raises(
-        TypeError, match=r"must be an int .the address of an IOSurfaceRef. or an object of PyObjC, not str"
-    ):
-        md.Buffer.from_iosurface("surface")
-    with pytest.raises(OverflowError):
-        md.Buffer.from_iosurface(2**64)
-    with pytest.raises(TypeError):
-        md.Buffer.from_iosurface()
-    with pytest.raises((ValueError, TypeError), match="device"):
-        md.Buffer.from_iosurface(8, device="metal:99")
-
-
 @pytest.mark.needs_metal
 def test_a_surface_is_shared_and_kept_in_use():
     surface = make_surface(256, 128)

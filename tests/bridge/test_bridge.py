@@ -4,7 +4,6 @@ import ctypes
 import gc
 import mmap
 import re
-import threading
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from children import output_of
 from eventually import until
 from held_work import gate
 from objc_messages import MANAGED, PRIVATE, encode_fill, foreign_buffer, gpu_fill, pool, send
+from own_threads import in_threads
 from places import INSIDE, SRC
 
 import metal_dlpack as md
@@ -45,9 +45,7 @@ def test_no_object_of_any_kind_is_left_behind():
     work_on_everything()
     before = softmetal.live_objects(None)
     for _ in range(3):
-        thread = threading.Thread(target=work_on_everything)
-        thread.start()
-        thread.join()
+        in_threads(1, lambda _: work_on_everything())
     until(lambda: softmetal.live_objects(None) <= before)  # fewer: the last piece of work was not yet let go
 
 

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from children import output_of
 from eventually import until
+from own_threads import in_threads
 
 import metal_dlpack as md
-from metal_dlpack import _core, residency, softmetal
+from metal_dlpack import _core, residency
 
 pytestmark = pytest.mark.needs_softmetal
 MIB = 1 << 20
@@ -121,16 +122,6 @@ def test_a_program_that_ends_with_one_open_ends_well():
     assert output_of(code) == ""
 
 
-@pytest.mark.parametrize(("given", "error", "words"), [
-    (lambda: (), ValueError, "give it what is to stay wired"),
-    (lambda: (np.zeros(3),), TypeError, r"ndarray is no Array, Buffer or file.*metal_dlpack.asarray\(x\)"),
-    (lambda: ("model.npy",), TypeError, "str is no Array"),
-])  # fmt: skip
-def test_what_cannot_be_wired_is_refused_with_the_way_out(given, error, words):
-    with pytest.raises(error, match=words):
-        md.keep_resident(*given())
-
-
 def test_more_than_the_working_set_is_refused_with_both_numbers():
     code = """
 import metal_dlpack as md
@@ -165,31 +156,20 @@ def test_a_closed_one_and_a_closed_buffer_say_so():
         md.keep_resident(buffer)
 
 
-def test_where_metal_makes_no_set_it_is_said():
+def test_where_metal_makes_no_set_it_is_said(settings):
     a = md.zeros(100)
-    softmetal.configure(fail="residency")
-    try:
-        with pytest.raises(MemoryError):
-            md.keep_resident(a)
-    finally:
-        softmetal.configure(fail=None)
+    settings(fail="residency")
+    with pytest.raises(MemoryError):
+        md.keep_resident(a)
 
 
 def test_requests_and_ends_from_many_threads_at_once(monkeypatch):
     monkeypatch.setattr(residency, "INTERVAL", 0.0005)
     arrays = [md.zeros(1000) for _ in range(4)]
 
-    def work():
+    def work(_):
         for _ in range(50):
             kept = md.keep_resident(*arrays)
-            closing = [threading.Thread(target=kept.close) for _ in range(2)]
-            for thread in closing:
-                thread.start()
-            for thread in closing:
-                thread.join()
+            in_threads(2, lambda _, kept=kept: kept.close())
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(4, work)

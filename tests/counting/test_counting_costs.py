@@ -1,11 +1,11 @@
 """How much longer a counted launch takes: in time of the CPU, so that a busy machine does not tell."""
 
 import time
+from unittest import mock
 
 import numpy as np
 import pytest
 from counted_kernels import SOURCE
-from region_kernels import refused
 
 import metal_dlpack as md
 from softmetal.msl import regions
@@ -66,7 +66,7 @@ NAMES = "copy transpose tiled_0 tiled_1 reduce histogram stencil gemm gemm_tiled
 def test_a_count_takes_at_most_thirty_times_as_long_as_a_launch(name, metal_settings, monkeypatch):
     """Both thread by thread: a kernel that is split into regions becomes up to 300 times as fast as its count."""
     metal_settings(kernel_check=None, validation=None)
-    monkeypatch.setattr(regions, "split_at_waits", refused)
+    monkeypatch.setattr(regions, "split_at_waits", mock.Mock(side_effect=regions.CannotSplit("asked for")))
     kernel = md.Library(f"{SOURCE}// on fibers\n")[name]
     given, launch = launch_of(name)
     counted, plain = least(lambda: kernel.count(*given, **launch)), least(lambda: kernel.time(*given, **launch))

@@ -110,7 +110,9 @@ def source_of(accesses):
     )
 
 
-def check(seed):
+@pytest.mark.parametrize("seed", [*range(3), *range(100, 140)])
+@pytest.mark.some(1)
+def test_random_accesses_count_what_numpy_works_out(seed):
     chance = random.Random(seed)
     accesses = [Access(chance, number, "t" if number % 4 == 3 else "b") for number in range(8)]
     kernel = md.kernel(source_of(accesses))
@@ -127,18 +129,6 @@ def check(seed):
         if one.memory == "b":
             argument = count[f"b{one.number}"]
             assert (argument.distinct_written if one.is_store else argument.distinct_read) == distinct
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.some(1)
-def test_random_accesses_count_what_numpy_works_out(seed):
-    check(seed)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(100, 140))
-def test_more_random_accesses_count_what_numpy_works_out(seed):
-    check(seed)
 
 
 @pytest.mark.parametrize(("threads", "group"), [(1000, 96), (3000, 1024), (700, 50)])

@@ -187,13 +187,6 @@ def test_memory_that_has_a_type_is_converted_as_astype_does():
         assert md.asarray(np.array([300]), dtype="uint8").tolist() == md.asarray([300]).astype("uint8").tolist() == [44]
 
 
-def test_copy_false_is_refused_and_lanes_are_none_of_numpy_s():
-    with pytest.raises(md.CopyRequiredError):
-        md.asarray([1.0], dtype="float64", copy=False)
-    with pytest.raises(TypeError, match="lanes"):
-        md.asarray([1.0, 2.0], dtype="float32x2")
-
-
 class LikeTorch:
     """A tensor without axes that no int() takes, as torch's of floats."""
 

@@ -7,7 +7,6 @@ import ctypes
 import enum
 import gc
 import itertools
-import threading
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from dlpack_structs import IS_COPIED, IS_PADDED, READ_ONLY, open_capsule
 from eventually import PATIENCE
 from held_work import held
 from machine import tries
+from own_threads import in_threads
 
 import metal_dlpack as md
 
@@ -223,17 +223,13 @@ def test_bad_keywords_are_refused_by_name(live_buffers, subtests):
 def test_export_and_deletion_from_many_threads_at_once(live_buffers):
     array = md.zeros(16)
 
-    def work(array):
+    def work(_):
         for _ in range(2000):
             array.__dlpack__()
             array.__dlpack__(max_version=(1, 0), dl_device=(1, 0))
 
-    threads = [threading.Thread(target=work, args=(array,)) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    del array, threads, thread
+    in_threads(8, work)
+    array = None
     gc.collect()
     assert live_buffers() == 0
 

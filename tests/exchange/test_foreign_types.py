@@ -6,7 +6,7 @@ import weakref
 
 import numpy as np
 import pytest
-from dlpack_structs import Header, Producer, capsule_of, kind_with_table, table_with, tensor_of
+from dlpack_structs import Header, Producer, capsule_of, kind_with_table, table_of, table_with, tensor_from
 
 import metal_dlpack as md
 from metal_dlpack import _core
@@ -76,7 +76,7 @@ def test_a_table_of_another_major_version_is_left_for_the_one_before_it():
 
     def from_object(_op, out):
         calls.append("table")
-        out[0] = tensor_of(array)
+        out[0] = ctypes.addressof(tensor_from(table_of(md.Array), array))
         return 0
 
     array = md.full(3, 4.0)

@@ -80,15 +80,10 @@ def test_allocations_of_the_extension_may_fail(libraries, code):
     assert count_failures("c", LD_PRELOAD=str(libraries["short_malloc"]), **code) > 100
 
 
-def test_metal_may_refuse_every_eighth_call():
+@pytest.mark.parametrize("part", [2, *(pytest.param(part, marks=pytest.mark.long) for part in (0, 1, *range(3, 8)))])
+def test_metal_may_refuse_every_eighth_call(part):
     """The kernels, which are made once, have a test of their own in test_work_items.py."""
-    assert count_failures("metal", 2, 8) > 20
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("part", [0, 1, *range(3, 8)])
-def test_metal_may_refuse_the_others(part):
-    assert count_failures("metal", part, 8) > 3
+    assert count_failures("metal", part, 8) > (20 if part == 2 else 3)
 
 
 # ---- the software Metal's own ----
@@ -97,31 +92,22 @@ def test_metal_may_refuse_the_others(part):
 SCENES = ["devices", "streams", "strided_copies", "kernels", "wrapped_memory"]
 
 
-def sweep(libraries, code, scene, first, step, validation):
+@needs_glibc
+@pytest.mark.needs_kernels
+@pytest.mark.parametrize(
+    ("first", "step", "validation"),
+    [(5, 7, "0"), pytest.param(1, 1, "0", marks=pytest.mark.long), pytest.param(1, 1, "1", marks=pytest.mark.long)],
+)
+@pytest.mark.parametrize("scene", SCENES)
+def test_where_the_software_metal_lacks_memory_or_a_thread_a_call_fails_or_a_sentence_ends_the_process(
+    libraries, code, scene, first, step, validation
+):
     words = (scene, first, step)
     settings = {"LD_PRELOAD": libraries["short_malloc"], "SOFTMETAL_VALIDATION": validation, **code}
     said = output_of(SUPPORT / "short_softmetal_child.py", *words, timeout=1200, **settings)
     counts = re.fullmatch(r"quiet: (\d+) raised, (\d+) done, (\d+) ended\n", said)
     assert counts is not None, said
     assert sum(map(int, counts.groups())) > 2
-
-
-@needs_glibc
-@pytest.mark.needs_kernels
-@pytest.mark.parametrize("scene", SCENES)
-def test_where_the_software_metal_lacks_memory_or_a_thread_a_call_fails_or_a_sentence_ends_the_process(
-    libraries, code, scene
-):
-    sweep(libraries, code, scene, 5, 7, validation="0")
-
-
-@needs_glibc
-@pytest.mark.needs_kernels
-@pytest.mark.long
-@pytest.mark.parametrize("validation", ["0", "1"])
-@pytest.mark.parametrize("scene", SCENES)
-def test_the_same_at_each_of_its_calls(libraries, code, scene, validation):
-    sweep(libraries, code, scene, 1, 1, validation=validation)
 
 
 def test_where_no_thread_can_be_made_work_is_refused_until_one_can_be():

@@ -1,6 +1,5 @@
 """One bad argument at a time: the exception and its words; test_flat.py sees that nothing is left behind."""
 
-import ctypes
 import itertools
 import math
 import operator
@@ -10,13 +9,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from dlpack_structs import Handing, Producer, Tensor, table_of
+from dlpack_structs import Handing, Producer, borrow, table_of
 
 import metal_dlpack as md
 
 array = md.zeros((4, 6))
 padded = md.zeros(12, "int4").copy(padded=True)
 buffer = md.Buffer(64)
+limit = md.default_device().max_buffer_length
 layout = md.StridedLayout.dense((4, 6), 4)
 stream = md.Stream()
 event = stream.record()
@@ -24,6 +24,8 @@ NOWHERE, NEGATIVE = Producer(data=None), Producer(shape=(-1,))
 ELSEWHERE, TOO_HIGH = Producer(device=(0, 0)), Producer(data=2**64 - 64, shape=(17,))
 
 UNTYPED = SimpleNamespace(__array_interface__={"shape": (2,), "typestr": None, "data": (16, False)})
+FAR = {"version": 3, "shape": (3,), "strides": (2**62,), "typestr": "<f4", "data": (4096, False)}
+FAR = SimpleNamespace(__array_interface__=FAR)
 TOO_LARGE = (MemoryError, ValueError, OverflowError)
 
 
@@ -54,6 +56,12 @@ REFUSED = {
     "reshape twice": (lambda: array.reshape(2, shape=(2, 12)), TypeError, "shape="),
     "an axis of text": (lambda: array.squeeze("x"), TypeError, "axis must be"),
     "a broken axis": (lambda: array.permute(1.5, 0), TypeError, "axes must be an int"),
+    "an item that goes": (lambda: operator.delitem(array, 0), TypeError, "cannot be deleted"),
+    "astype of no dtype": (lambda: array.astype("float31"), TypeError, "is not an element type"),
+    "astype of nothing": (array.astype, TypeError, "needs the argument 'dtype'"),
+    "astype's keyword": (lambda: array.astype("int8", False), TypeError, "give by name, as copy="),
+    "a copy to a list": (lambda: array.copy_to([0, 0]), md.CopyRequiredError, "list has no memory"),
+    "a copy from nothing": (lambda: array.copy_from(object()), TypeError, "cannot be converted to numbers"),
     "fill with text": (lambda: buffer.fill("a"), TypeError, "value must be an int"),
     "too many bytes": (lambda: buffer.copy_from(bytes(100)), ValueError, "100 bytes do not fit"),
     "no bytes": (lambda: buffer.copy_from(3), TypeError, "bytes-like"),
@@ -62,11 +70,23 @@ REFUSED = {
     "data of none": (lambda: md.Buffer.from_host(NOWHERE), BufferError, "data is NULL"),
     "items before a buffer": (lambda: buffer.array(3, "float32", -1), ValueError, "-1 to 11"),
     "no layout": (buffer.array, TypeError, "layout_or_shape"),
+    "a buffer past the limit": (lambda: md.Buffer(limit + 4), MemoryError, str(limit + 4)),
+    "a handle of Python's": (lambda: md.Buffer.from_handle(id(buffer)), ValueError, "MTLBuffer"),
+    "a handle of text": (lambda: md.Buffer.from_handle("1"), TypeError, "must be an int"),
+    "a handle's end": (lambda: md.Buffer.from_handle(buffer.handle, 65), ValueError, "65 bytes.*64 bytes"),
+    "a surface of text": (
+        lambda: md.Buffer.from_iosurface("surface"),
+        TypeError,
+        "must be an int .the address of an IOSurfaceRef. or an object of PyObjC, not str",
+    ),
+    "a surface of more bits": (lambda: md.Buffer.from_iosurface(2**64), OverflowError, "too large"),
+    "no surface": (md.Buffer.from_iosurface, TypeError, "needs the argument 'handle'"),
+    "a surface elsewhere": (lambda: md.Buffer.from_iosurface(8, device="metal:99"), ValueError, "no device 'metal:99'"),
     "a handle of all bits": (lambda: md.Buffer.from_handle(2**64 - 1), ValueError, "not the address"),
     "a handle of more bits": (lambda: md.Buffer.from_handle(2**70), OverflowError, "too large"),
     "an odd handle": (lambda: md.Buffer.from_handle(buffer.handle + 1), ValueError, "not the address"),
     "a borrowed tensor of padded items": (
-        lambda: table_of(md.Array).borrow(padded, ctypes.byref(Tensor())),
+        lambda: borrow(table_of(md.Array), padded),
         BufferError,
         "sub-byte items are padded",
     ),
@@ -124,8 +144,27 @@ REFUSED = {
         BufferError,
         "address space",
     ),
+    "memory that reaches too far": (
+        lambda: md.shares_memory(FAR, array),
+        ValueError,
+        r"shares_memory: the memory has more than 63 axes, or reaches 2\*\*63 bytes",
+    ),
+    "nothing to wire": (md.keep_resident, ValueError, "give it what is to stay wired"),
+    "an array of NumPy's to wire": (
+        lambda: md.keep_resident(np.zeros(3)),
+        TypeError,
+        r"ndarray is no Array, Buffer or file.*metal_dlpack.asarray\(x\)",
+    ),
+    "a name to wire": (lambda: md.keep_resident("model.npy"), TypeError, "str is no Array"),
     "a negative extent": (lambda: md.zeros((2, -1)), ValueError, "extent -1"),
-    "too many items": (lambda: md.zeros((2**40, 2**40)), ValueError, "more than one buffer"),
+    **{
+        f"zeros of {shape}": (
+            partial(md.zeros, shape, "float64"),
+            ValueError,
+            rf"^zeros: 2\*\*63 bytes or more are more than one buffer .*\(max_buffer_length is {limit} bytes\)",
+        )
+        for shape in ((2**40, 2**40), 2**60)
+    },
     "a buffer that no machine has": (lambda: md.Buffer(2**62), TOO_LARGE, r"\d"),
     "items that no machine has": (lambda: md.zeros(2**60), TOO_LARGE, r"\d"),
     "rows that no machine has": (lambda: md.empty((2**31, 2**31)), TOO_LARGE, r"\d"),
@@ -137,9 +176,23 @@ REFUSED = {
     "ragged lists": (lambda: md.asarray([[1, 2], [3]]), ValueError, "2"),
     "a list of text": (lambda: md.asarray([1, "a"]), TypeError, "str"),
     "a list that is not copied": (lambda: md.asarray([1, 2], copy=False), md.CopyRequiredError, "copy"),
+    "a list converted without a copy": (
+        lambda: md.asarray([1.0], dtype="float64", copy=False),
+        md.CopyRequiredError,
+        "needed",
+    ),
+    "a list of lanes": (lambda: md.asarray([1.0, 2.0], dtype="float32x2"), TypeError, "no type of 2 lanes"),
+    "a wait for a text": (lambda: md.register_sync("torch.Tensor", print), TypeError, "not a type"),
+    "a wait by a number": (lambda: md.register_sync(dict, 5), TypeError, "is not callable"),
+    "a path for a source": (
+        lambda: md.kernel("a/b.metal"),
+        ValueError,
+        r"path of a file.*Path\('a/b.metal'\).read_text\(\)",
+    ),
     "no tensor": (lambda: md.from_dlpack(3), AttributeError, "int has no __dlpack__"),
     "a faulty tensor": (lambda: md.from_dlpack(NEGATIVE), BufferError, "extent -1"),
     "a broken producer": (lambda: md.from_dlpack(Odd()), AttributeError, "Odd has no __dlpack__"),
+    "two ellipses": (lambda: array[..., ...], IndexError, "occurs 2 times"),
     "a broken index": (lambda: array[Odd()], RuntimeError, "odd"),
     "a write to read-only items": (lambda: operator.setitem(array.as_readonly(), 0, 1), ValueError, "read-only"),
     "items that cannot be a view": (lambda: array.T.reshape(24), md.CopyRequiredError, "without a copy"),

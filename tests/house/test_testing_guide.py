@@ -78,14 +78,12 @@ def test_a_tensor_of_torch_is_read_and_computes_once_it_is_switched_on_as_the_pa
     assert done.stdout == "tensor([3., 3., 3.])\n"
 
 
-def test_the_settings_are_understood():
+def test_the_settings_are_understood(metal_settings):
     settings = re.findall(r"`([a-z_]+)=(\S+?)`", GUIDE.partition("| setting |")[2].partition("\n\n")[0])
     assert len(settings) >= 9
     for name, value in settings:
-        try:
-            softmetal.configure(**{name: value})
-        finally:
-            softmetal.configure(**{name: None})
+        metal_settings(**{name: value})
+        metal_settings(**{name: None})
 
 
 def test_the_tools_that_it_names_exist():

@@ -16,7 +16,6 @@ pytestmark = [pytest.mark.long, pytest.mark.needs_softmetal, pytest.mark.needs_k
 
 #: Kernel, number of the barrier: why none is needed there.
 REDUNDANT = {
-    ("scan_by_tree", 2): "In the last round a thread writes the two items that it reads after the barrier.",
     ("ggml_matmul", 0): "It is for a K that is no multiple of 32, and not compiled here.",
     ("ggml_matmul", 3): "It only holds the lanes of a SIMD-group together between loads: mem_none.",
     ("ggml_matmul", 4): "The same.",

@@ -3,7 +3,6 @@
 import os
 import re
 import sys
-import threading
 import time
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 from children import output_of
 from eventually import until
 from held_work import held
+from own_threads import in_threads
 
 import metal_dlpack as md
 import softmetal
@@ -198,11 +198,7 @@ def test_many_threads_call_one_kernel(fill):
         for value in range(50):
             fill(arrays[number], float(value + number), n=100)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(4, work)
     for number, array in enumerate(arrays):
         assert set(array.tolist()) == {49.0 + number}
 

@@ -357,8 +357,3 @@ def test_patterns_look_at_each_letter_a_few_times(text):
 )
 def test_fast_math_warns_of_calls_not_of_declarations(line, is_told):
     assert bool(list(kernel_source._not_finite(line, "a"))) == is_told
-
-
-def test_a_path_for_a_source_is_told_how_a_file_is_read():
-    with pytest.raises(ValueError, match=r"path of a file.*Path\('a/b.metal'\).read_text\(\)"):
-        md.kernel("a/b.metal")

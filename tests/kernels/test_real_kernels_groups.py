@@ -33,73 +33,7 @@ def test_tree_sum(kernel):
     np.testing.assert_array_equal(np.asarray(sums), x.sum(1))
 
 
-@pytest.mark.long
-@kernels.case("""kernel void arg_max(device const float *x, device uint *found, constant uint &n, uint t [[thread_index_in_threadgroup]],
-                    uint row [[threadgroup_position_in_grid]], uint width [[threads_per_threadgroup]]) {
-    threadgroup float most[128];
-    threadgroup uint where[128];
-    float best = -INFINITY;
-    uint at = 0;
-    for (uint i = t; i < n; i += width) {
-        if (x[row * n + i] > best) {
-            best = x[row * n + i];
-            at = i;
-        }
-    }
-    most[t] = best;
-    where[t] = at;
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    for (uint step = width / 2; step > 0; step /= 2) {
-        if (t < step && (most[t + step] > most[t] || (most[t + step] == most[t] && where[t + step] < where[t]))) {
-            most[t] = most[t + step];
-            where[t] = where[t + step];
-        }
-        threadgroup_barrier(mem_flags::mem_threadgroup);
-    }
-    if (t == 0) found[row] = where[0];
-}""")
-def test_arg_max(kernel):
-    x = random().integers(0, 50, (4, 700)).astype("f4")  # the greatest comes often: the first one counts
-    found = md.zeros(4, dtype="uint32")
-    kernel(on_metal(x), found, 700, groups=4, group=128)
-    np.testing.assert_array_equal(np.asarray(found), x.argmax(1))
-
-
 # ---- scans ----
-
-
-@pytest.mark.long
-@kernels.case("""kernel void scan_by_tree(device const int *x, device int *y, threadgroup int *tree [[threadgroup(0)]],
-                         uint t [[thread_position_in_threadgroup]], uint width [[threads_per_threadgroup]],
-                         uint group [[threadgroup_position_in_grid]]) {
-    uint n = 2 * width;
-    tree[2 * t] = x[group * n + 2 * t];
-    tree[2 * t + 1] = x[group * n + 2 * t + 1];
-    uint step = 1;
-    for (uint d = width; d > 0; d /= 2, step *= 2) {
-        threadgroup_barrier(mem_flags::mem_threadgroup);
-        if (t < d) tree[step * (2 * t + 2) - 1] += tree[step * (2 * t + 1) - 1];
-    }
-    if (t == 0) tree[n - 1] = 0;
-    for (uint d = 1; d < n; d *= 2) {
-        step /= 2;
-        threadgroup_barrier(mem_flags::mem_threadgroup);
-        if (t < d) {
-            int left = tree[step * (2 * t + 1) - 1];
-            tree[step * (2 * t + 1) - 1] = tree[step * (2 * t + 2) - 1];
-            tree[step * (2 * t + 2) - 1] += left;
-        }
-    }
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    y[group * n + 2 * t] = tree[2 * t];
-    y[group * n + 2 * t + 1] = tree[2 * t + 1];
-}""")
-def test_scan_by_tree(kernel):
-    """Blelloch's scan, which leaves each item out of its own sum; its memory is given with the launch."""
-    x = random().integers(-100, 100, (2, 128), dtype="int32")
-    y = md.zeros(x.shape, dtype="int32")
-    kernel(on_metal(x), y, groups=2, group=64, threadgroup_memory={"tree": 512})
-    np.testing.assert_array_equal(np.asarray(y), x.cumsum(1) - x)
 
 
 @kernels.case("""kernel void scan_of_simds(device const uint *x, device uint *y, uint i [[thread_position_in_grid]],
@@ -119,22 +53,6 @@ def test_scan_of_simds(kernel):
 
 
 # ---- tiles ----
-
-
-@pytest.mark.long
-@kernels.case("""kernel void transpose(device const float *x, device float *y, constant uint2 &size, uint2 group [[threadgroup_position_in_grid]],
-                      uint2 t [[thread_position_in_threadgroup]]) {
-    threadgroup float tile[16][17];
-    uint2 from = group * 16 + t, to = group.yx * 16 + t;
-    if (from.x < size.x && from.y < size.y) tile[t.y][t.x] = x[from.y * size.x + from.x];
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    if (to.x < size.y && to.y < size.x) y[to.y * size.y + to.x] = tile[t.x][t.y];
-}""")
-def test_transpose(kernel):
-    x = random().standard_normal((37, 50), dtype="float32")
-    y = md.zeros((50, 37), dtype="float32")
-    kernel(on_metal(x), y, on_metal(np.array([50, 37], "u4")), groups=(4, 3), group=(16, 16))
-    np.testing.assert_array_equal(np.asarray(y), x.T)
 
 
 @kernels.case("""constant uint TILE = 8;
@@ -186,39 +104,6 @@ def test_bitonic_sort(kernel):
     out = on_metal(x)
     kernel(out, groups=3, group=64)
     np.testing.assert_array_equal(np.asarray(out), np.sort(x, 1))
-
-
-@pytest.mark.long
-@kernels.case("""kernel void radix_pass(device const uint *x, device uint *y, constant uint &shift, uint t [[thread_position_in_threadgroup]],
-                       uint lane [[thread_index_in_simdgroup]], uint simd [[simdgroup_index_in_threadgroup]]) {
-    threadgroup uint counts[16][4], starts[16];
-    uint item = x[t], digit = item >> shift & 15;
-    uint before = 0;
-    for (uint d = 0; d < 16; d++) {
-        uint is_mine = digit == d, smaller = simd_prefix_exclusive_sum(is_mine), all = simd_sum(is_mine);
-        if (is_mine) before = smaller;
-        if (lane == 0) counts[d][simd] = all;
-    }
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    if (t < 16) {
-        uint start = 0;
-        for (uint d = 0; d < t; d++) {
-            for (uint s = 0; s < 4; s++) start += counts[d][s];
-        }
-        starts[t] = start;
-    }
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    uint to = starts[digit] + before;
-    for (uint s = 0; s < simd; s++) to += counts[digit][s];
-    y[to] = item;
-}""")
-def test_radix_pass(kernel):
-    x = random().integers(0, 2**16, 128, dtype="uint32")
-    now, after = on_metal(x), md.zeros(128, dtype="uint32")
-    for shift in range(0, 16, 4):
-        kernel(now, after, shift, groups=1, group=128)
-        now, after = after, now
-    np.testing.assert_array_equal(np.asarray(now), np.sort(x))
 
 
 # ---- atomics ----

@@ -62,13 +62,14 @@ OTHERS = [
     "threadgroup float a[16], *b; b = a; float (*f)(threadgroup float *) = nullptr; if (f) b[i] = f(b);",
     "threadgroup float a[16]; threadgroup float *threadgroup p; p = a; threadgroup float *b = p;",
     "threadgroup float a[16]; threadgroup auto &b = a;",
+    "threadgroup float a[16]; threadgroup float (&b)[16] = a; const threadgroup float &r = a[0]; if (r > 1e9f) return;",
     "threadgroup float a[16]; auto f = [&]() -> threadgroup float * { return a; }; threadgroup float *b = f();",
     "threadgroup float *b; { threadgroup float c[16]; b = c; }",
     "threadgroup\n float\n b[\n16\n];",
     "switch (i) { case 99: threadgroup float c; } place: threadgroup float b[16];",
     "struct L { float v; int g() const threadgroup { return 1; } threadgroup float *h() threadgroup { return &v; } };"
     " threadgroup L b0; threadgroup float b[16]; if (b0.g() != 1 || b0.h() != &b0.v) return;",
-    "constexpr int n = 4; enum { N = 4 }; threadgroup float q[n][N]; threadgroup float *b = &q[0][0];",
+    "constexpr int n = 4; enum { N = 4 }; threadgroup float q[n][N > 2 ? 4 : 1], z; threadgroup float *b = &q[0][0];",
 ]
 SPELLINGS = [
     f"{' '.join(words)} {declarator};"

@@ -76,6 +76,8 @@ except KeyboardInterrupt as error:
 def test_threads_that_compile_libraries_do_not_block_each_other():
     assert (
         run("""
+from own_threads import in_threads
+
 from softmetal import msl
 
 compile_really, together = msl.open_library, threading.Barrier(4)
@@ -86,18 +88,8 @@ def compile_slowly(*arguments, **options):
     return compile_really(*arguments, **options)
 
 
-def names(i):
-    results[i] = md.Library(f"kernel void k{i}() {{}}").kernels
-
-
 msl.open_library = compile_slowly
-results = [None] * 4
-threads = [threading.Thread(target=names, args=(i,)) for i in range(4)]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
-print(*[name for name, in results])
+print(*[name for name, in in_threads(4, lambda i: md.Library(f"kernel void k{i}() {{}}").kernels)])
 """)
         == "k0 k1 k2 k3\n"
     )

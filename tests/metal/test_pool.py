@@ -6,15 +6,15 @@ import os
 import random
 import shutil
 import subprocess
-import threading
 
 import numpy as np
 import pytest
 from children import output_of
-from dlpack_structs import Tensor, Versioned, delete, open_capsule, table_of, tensor_of
+from dlpack_structs import borrow, delete, open_capsule, table_of, tensor_from
 from forking import exit_code_of_child
 from held_work import gate
 from objc_messages import encode_fill, pool, send
+from own_threads import in_threads
 
 import metal_dlpack as md
 import softmetal
@@ -169,16 +169,14 @@ def handle_of_capsule(array):
 
 
 def handle_of_table(array):
-    tensor = tensor_of(array)
-    handle = Versioned.from_address(tensor).tensor.data
-    delete(tensor)
+    managed = tensor_from(table_of(md.Array), array)
+    handle = managed.tensor.data
+    delete(ctypes.addressof(managed))
     return handle
 
 
 def handle_of_borrowed_tensor(array):
-    tensor = Tensor()
-    assert table_of(md.Array).borrow(array, ctypes.byref(tensor)) == 0
-    return tensor.data
+    return borrow(table_of(md.Array), array).data
 
 
 @pytest.mark.parametrize("hand_out", [handle_of_capsule, handle_of_table, handle_of_borrowed_tensor])
@@ -301,19 +299,16 @@ def test_a_label_does_not_pass_to_the_next_user():
     assert md.Buffer(5000).label is None
 
 
-def test_memory_in_use_by_the_gpu_is_not_reused():
+def test_memory_in_use_by_the_gpu_is_not_reused(settings):
     stream = md.Stream()
     src, dst = md.full(MIB, 3.0, storage="private"), md.empty(MIB, storage="private")
-    softmetal.configure(latency_us=50_000)
-    try:
-        dst.copy_from(src, stream=stream)
-        before = md.memory_stats()["private"]
-        del dst, src
-        other = md.empty(MIB, storage="private")
-        assert delta(before, md.memory_stats()["private"])["hits"] == 0, "the copy is still running"
-        assert softmetal.wait_idle()  # the copy lets go on a Metal thread
-    finally:
-        softmetal.configure(latency_us=None)
+    settings(latency_us=50_000)
+    dst.copy_from(src, stream=stream)
+    before = md.memory_stats()["private"]
+    del dst, src
+    other = md.empty(MIB, storage="private")
+    assert delta(before, md.memory_stats()["private"])["hits"] == 0, "the copy is still running"
+    assert softmetal.wait_idle()  # the copy lets go on a Metal thread
     assert md.memory_stats()["private"]["cached_buffers"] == 2
     del other
 
@@ -408,49 +403,36 @@ def test_the_oldest_goes_first_where_the_cache_is_full(sizes):
     third.close()
 
 
-def test_an_allocation_that_fails_empties_the_cache_and_is_tried_once_more():
+def test_an_allocation_that_fails_empties_the_cache_and_is_tried_once_more(settings):
     device = md.default_device()
     del [md.empty(MIB)][:]
     assert md.memory_stats()["cached"] == 4 * MIB
-    softmetal.configure(memory_limit=device.current_allocated_size + MIB)
-    try:
-        a = md.empty(MIB // 2)
-        assert md.memory_stats()["cached"] == 0
-        with pytest.raises(
-            MemoryError, match=r"could not allocate a buffer of 16777216 bytes \(\d+ are in use\); delete Arrays"
-        ):
-            md.empty(4 * MIB)
-    finally:
-        softmetal.configure(memory_limit=None)
+    settings(memory_limit=device.current_allocated_size + MIB)
+    a = md.empty(MIB // 2)
+    assert md.memory_stats()["cached"] == 0
+    with pytest.raises(
+        MemoryError, match=r"could not allocate a buffer of 16777216 bytes \(\d+ are in use\); delete Arrays"
+    ):
+        md.empty(4 * MIB)
     assert a.nbytes == 2 * MIB
 
 
 def test_eight_threads_share_the_pool():
-    failures = []
-
     def work(seed):
         rng = random.Random(seed)
         kept = []
-        try:
-            for i in range(400):
-                value = seed * 1000 + i
-                mode = rng.choice(["shared", "shared", "managed"])
-                kept.append((value, md.full(rng.choice([1, 64, 500, 5000]), value, dtype="int32", storage=mode)))
-                if len(kept) > 8:
-                    number, array = kept.pop(rng.randrange(len(kept)))
-                    assert (np.asarray(array) == number).all(), "another thread has the same memory"
-                if rng.random() < 0.02:
-                    md.empty_cache()
-                    md.memory_stats()
-        except BaseException as error:
-            failures.append(error)
+        for i in range(400):
+            value = seed * 1000 + i
+            mode = rng.choice(["shared", "shared", "managed"])
+            kept.append((value, md.full(rng.choice([1, 64, 500, 5000]), value, dtype="int32", storage=mode)))
+            if len(kept) > 8:
+                number, array = kept.pop(rng.randrange(len(kept)))
+                assert (np.asarray(array) == number).all(), "another thread has the same memory"
+            if rng.random() < 0.02:
+                md.empty_cache()
+                md.memory_stats()
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures, failures[0]
+    in_threads(8, work)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork() here")

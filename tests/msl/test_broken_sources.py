@@ -34,9 +34,6 @@ BROKEN = {
     "a constant without an index": "constant int c [[@function_constant(q)]];",
 }
 
-#: What ends before it should.
-UNFINISHED = {"a variable": "constant int x", "a function constant": "constant int x [[function_constant(0)]]"}
-
 HEAD = "#include <metal_stdlib>\nusing namespace metal;\n"
 
 
@@ -60,19 +57,16 @@ def test_the_place_is_the_users(what):
     assert caret == " " * (column - 1) + "^"
 
 
-@pytest.mark.parametrize("what", UNFINISHED)
-def test_what_is_not_finished_is_the_users_error(what):
-    with pytest.raises(msl.SourceError, match=r"^program_source:\d+:\d+: error: "):
-        msl.open_library(HEAD + UNFINISHED[what])
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [
         ("".join(f"struct s{nth} {{" for nth in range(400)) + "};" * 400, "bracket nesting level exceeded"),
         ("kernel void f(device int *x) <% x<:0:> = 1; %>", "expected"),
+        ("constant int x", "const type"),
+        ("constant int x [[function_constant(0)]]", "const type"),
+        ("kernel void f(device float *x) { x[0] = \\\n 1 + q; }", "'q'"),
     ],
-    ids=["classes within classes", "digraphs"],
+    ids=["classes within classes", "digraphs", "no end", "no end of a function constant", "joined lines are the first"],
 )
 def test_what_the_translator_cannot_read_is_the_compilers_error(clang, text, told):
     with pytest.raises(msl.SourceError, match=rf"^program_source:3:\d+: error: .*{told}"):
@@ -96,11 +90,6 @@ def test_a_template_is_checked_when_its_kernel_is_asked_for():
     library = msl.open_library(source + 'template [[host_name("a")]] kernel void g<float>(device float *);')
     with pytest.raises(msl.SourceError, match=f"^program_source:{where}: error: "):
         library.compile("a", {})
-
-
-def test_lines_that_are_joined_are_the_first_of_them():
-    with pytest.raises(msl.SourceError, match=r"^program_source:3:\d+: error: .*'q'"):
-        msl.open_library(f"{HEAD}kernel void f(device float *x) {{ x[0] = \\\n 1 + q; }}")
 
 
 @pytest.mark.parametrize(

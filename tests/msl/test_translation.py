@@ -315,37 +315,7 @@ def test_what_an_address_space_does_not_decide_is_translated(source):
     assert not re.search(r"\b(device|threadgroup|thread)\b", cpp(source))
 
 
-# ---- threadgroup memory ----
-
-
-def variable(number):
-    return f"softmetal::threadgroup_variable<{number}, softmetal_type_{number}>();"
-
-
-@pytest.mark.parametrize(
-    ("statement", "expected"),
-    [
-        ("threadgroup float x;", f"typedef float softmetal_type_0; softmetal_type_0 &x = {variable(0)}"),
-        (
-            "threadgroup S<int, 2> x[4];",
-            f"typedef S<int, 2> softmetal_type_0[4]; softmetal_type_0 &x = {variable(0)}",
-        ),
-        (
-            "threadgroup half x[N > 2 ? 1 : 2][3], y;",
-            "typedef half softmetal_type_0[N > 2 ? 1 : 2][3], softmetal_type_1; "
-            f"softmetal_type_0 &x = {variable(0)} softmetal_type_1 &y = {variable(1)}",
-        ),
-        ("static threadgroup int x;", f"typedef int softmetal_type_0; softmetal_type_0 &x = {variable(0)}"),
-        ("float threadgroup x[4];", f"typedef float softmetal_type_0[4]; softmetal_type_0 &x = {variable(0)}"),
-        ("volatile threadgroup int x;", f"typedef volatile int softmetal_type_0; softmetal_type_0 &x = {variable(0)}"),
-        ("float threadgroup *p = q;", "float *p = q;"),
-        ("threadgroup float *p = q;", "float *p = q;"),
-        ("const threadgroup float &r = q[0];", "const float &r = q[0];"),
-        ("threadgroup float (&r)[4] = q;", "float (&r)[4] = q;"),
-    ],
-)
-def test_threadgroup_memory(statement, expected):
-    assert cpp(f"kernel void g() {{ {statement} }}") == f"inline void g() {{ {expected} }}"
+# ---- threadgroup memory: each spelling, tests/kernels/test_threadgroup_memory.py ----
 
 
 @pytest.mark.parametrize("function", ["kernel void g()", "[[kernel]] void g()", "template <class T> kernel void g()"])
@@ -363,11 +333,6 @@ def test_threadgroup_memory_of_another_function_is_refused(before):
     with pytest.raises(SourceError, match=r"^program_source:3:3: error: variables in the threadgroup address space"):
         Translation(source)
     Translation(source.replace("x[4]", "*x = nullptr"))
-
-
-def test_a_member_of_threadgroup_memory_is_no_variable():
-    text = cpp("struct S { int g() const threadgroup { return 1; } int x; int y; };")
-    assert text == "struct S { int g() const { return 1; } int x; int y; };"
 
 
 # ---- swizzles ----

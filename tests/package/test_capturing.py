@@ -7,7 +7,6 @@ from children import output_of
 from forking import exit_code_of_child
 
 import metal_dlpack as md
-import softmetal
 
 pytestmark = pytest.mark.needs_softmetal  # whose trace is text; of a Mac's asks tests/mac/test_commands.py
 
@@ -57,16 +56,14 @@ with md.capture(sys.argv[1]):
     assert '    encoder "add"' in seen(tmp_path / "torch.gputrace")
 
 
-def test_a_capture_ends_with_its_block_whatever_happens_there(tmp_path):
+def test_a_capture_ends_with_its_block_whatever_happens_there(tmp_path, settings):
     with pytest.raises(ZeroDivisionError), md.capture(tmp_path / "one.gputrace"):
         1 / 0  # noqa: B018
     lost = md.capture(tmp_path / "lost.gputrace")
     with pytest.raises(md.MetalError, match="a command buffer failed"), lost:
-        softmetal.configure(fail="commit")
-        try:
-            md.kernel(SOURCE)(md.zeros(4), n=4)
-        finally:
-            softmetal.configure(fail=None)
+        settings(fail="commit")
+        md.kernel(SOURCE)(md.zeros(4), n=4)
+    settings(fail=None)
     with md.capture(tmp_path / "two.gputrace"):
         pass
 

@@ -2,10 +2,10 @@
 
 import gc
 import sys
-import threading
 import weakref
 
 import pytest
+from own_threads import in_threads
 
 import metal_dlpack as md
 
@@ -55,18 +55,13 @@ def test_it_holds_no_frames_and_so_no_arrays():
 def test_each_thread_has_its_own():
     refuse(md.zeros(4), stream=7)
     mine = md.last_refusal()
-    others = []
 
-    def work():
-        others.append(md.last_refusal())
+    def work(_):
+        assert md.last_refusal() is None
         refuse(md.zeros(4), dl_device=(3, 0))
-        others.append(md.last_refusal())
+        assert "(3, 0)" in str(md.last_refusal())
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert others[0] is None
-    assert "(3, 0)" in str(others[1])
+    in_threads(1, work)
     assert md.last_refusal() is mine
 
 
@@ -105,8 +100,8 @@ def test_what_mlx_hides_can_be_read(mx):
 
 
 def test_the_exchange_api_is_a_producer_too():
-    from dlpack_structs import Tensor, table_of
+    from dlpack_structs import borrow, table_of
 
     with pytest.raises(BufferError, match="read-only"):
-        table_of(md.Array).borrow(md.zeros(4).as_readonly(), Tensor())
+        borrow(table_of(md.Array), md.zeros(4).as_readonly())
     assert "borrowed" in str(md.last_refusal())

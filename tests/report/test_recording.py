@@ -1,10 +1,10 @@
 """What C hands over while a record is kept, and that it never touches the work."""
 
 import contextlib
-import threading
 
 import numpy as np
 import pytest
+from own_threads import in_threads
 from seeded import SEEDED
 
 import metal_dlpack as md
@@ -120,20 +120,13 @@ def test_the_first_finding_is_printed_and_all_are_counted(reported, capfd):
 def test_launches_of_many_streams_and_threads_are_all_counted(reported):
     kernel = md.kernel(METAL + "kernel void ones(device int *x, uint i [[thread_position_in_grid]]) { x[i] = 1; }")
 
-    def work():
+    def work(_):
         stream = md.Stream()
         for _ in range(20):
             kernel(md.zeros(32, "int32"), n=32, stream=stream)
         stream.synchronize()
 
-    def run():
-        threads = [threading.Thread(target=work) for _ in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-    (one,) = reported(run)["kernels"]
+    (one,) = reported(lambda: in_threads(6, work))["kernels"]
     assert (one["launches"], one["threads"]) == (120, 120 * 32)
 
 

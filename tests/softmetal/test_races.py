@@ -3,6 +3,7 @@
 Here it finds what the library is not told of; docs/softmetal_reports.md says what a race is.
 """
 
+import os
 import subprocess
 import threading
 import time
@@ -70,7 +71,10 @@ def test_gpu_work_that_nobody_told_of_is_a_race_with_a_read(latency):
     assert "a read of bytes 0 to 64 by the CPU at " in done.stderr
 
 
-def test_the_detector_is_on_in_this_process():
+def test_the_detector_is_on_in_this_process_and_what_it_says_fails_the_test(request):
+    """How: tests/package/test_pytest_plugin.py."""
+    assert os.environ["SOFTMETAL_VALIDATION"] == "1"
+    assert "metal_reports" in request.fixturenames
     assert softmetal.reports("race") == 0
     with pytest.raises(ValueError, match="SOFTMETAL_RACES"):
         softmetal.configure(races="maybe")

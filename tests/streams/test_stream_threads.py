@@ -14,7 +14,6 @@ import pytest
 from machine import SANITIZER
 
 import metal_dlpack as md
-import softmetal
 
 pytestmark = pytest.mark.needs_softmetal
 SECONDS = float(os.environ.get("METAL_DLPACK_SECONDS", "1" if SANITIZER else "0.5"))
@@ -77,17 +76,14 @@ class Workers:
 
 
 @pytest.mark.parametrize("settings", [{}, {"seed": 7, "jitter_us": 100, "latency_us": 100}], ids=["plain", "shuffled"])
-def test_threads_streams_and_shared_buffers(settings, live_buffers):
-    softmetal.configure(**settings)
-    try:
-        workers = Workers()
-        workers.run()
-        assert min(workers.steps) >= FEWEST_STEPS, workers.steps
-        for array in workers.shared:
-            seen = np.array(array)
-            assert (seen == seen[0]).all()
-        del workers, array
-        gc.collect()
-        md.default_device().synchronize()
-    finally:
-        softmetal.configure(**dict.fromkeys(settings))
+def test_threads_streams_and_shared_buffers(settings, live_buffers, metal_settings):
+    metal_settings(**settings)
+    workers = Workers()
+    workers.run()
+    assert min(workers.steps) >= FEWEST_STEPS, workers.steps
+    for array in workers.shared:
+        seen = np.array(array)
+        assert (seen == seen[0]).all()
+    del workers, array
+    gc.collect()
+    md.default_device().synchronize()

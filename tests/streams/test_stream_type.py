@@ -12,6 +12,7 @@ from children import output_of, run_child
 from eventually import PATIENCE, until
 from held_work import held
 from objc_messages import gpu_fill, pool, send
+from own_threads import in_threads
 
 import metal_dlpack as md
 import softmetal
@@ -65,18 +66,15 @@ def test_a_device_has_one_default_stream():
 
 def test_with_makes_a_stream_current_for_its_thread_only():
     one, two = md.Stream(), md.Stream()
-    seen = []
     with one as entered:
         assert entered is one and md.current_stream() is one
         with two:
             assert md.current_stream() is two
-            thread = threading.Thread(target=lambda: seen.append(md.current_stream()))
-            thread.start()
-            thread.join()
+            (seen,) = in_threads(1, lambda _: md.current_stream())
             with one:
                 assert md.current_stream() is one
         assert md.current_stream() is one
-    assert md.current_stream() is seen[0] is md.default_device().default_stream
+    assert md.current_stream() is seen is md.default_device().default_stream
 
 
 def test_leaving_a_stream_that_was_not_entered_last_is_refused():

@@ -67,7 +67,7 @@ class Case:
         return [softmetal.last_report()] if softmetal.reports() > before else [], count
 
 
-OWN = ("tree_sum", "arg_max", "scan_by_tree", "transpose", "tiled_matmul", "bitonic_sort", "radix_pass")
+OWN = ("tree_sum", "tiled_matmul", "bitonic_sort")
 CASES = {name: Case("groups", f"test_{name}", f"kernel void {name}(") for name in OWN} | {
     "mlx_softmax": Case("mlx", "test_softmax_of_a_row", "softmax_single_row", "softmax_looped"),
     "mlx_scan": Case("mlx", "test_scans_along_rows", "void contiguous_scan", "void strided_scan"),

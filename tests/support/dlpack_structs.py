@@ -19,14 +19,15 @@ from dlpack_conformance.dlpack_structs import (  # noqa: F401  # the tests take 
     rename_capsule,
 )
 from dlpack_conformance.exchange_table import (  # noqa: F401
-    ALLOCATE,
-    BORROW,
     FROM_OBJECT,
     SET_ERROR,
-    STREAM,
-    TABLE_NAME,
     Header,
+    Table,
+    borrow,
     capsule_of,
+    object_from,
+    table_of,
+    tensor_from,
 )
 
 CAPSULE_NAMES = (LEGACY_NAME, VERSIONED_NAME)
@@ -164,34 +165,20 @@ class Handing:
 # ---- the exchange API ----
 
 
-class Table(ctypes.Structure):
-    _fields_ = [
-        ("header", Header),
-        ("allocator", ALLOCATE),
-        ("from_object", FROM_OBJECT),
-        ("to_object", ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p))),
-        ("borrow", BORROW),
-        ("stream", STREAM),
-    ]
-
-
-def table_of(kind):
-    return Table.from_address(capsule_pointer(kind.__dlpack_c_exchange_api__, TABLE_NAME))
+#: The functions that tests put in a table.
+KINDS = {
+    "from_object": FROM_OBJECT,
+    "to_object": ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)),
+}
 
 
 def table_with(**functions):
     """The table of Array, with Python functions in the place of some."""
     table = Table.from_buffer_copy(table_of(md.Array))
-    for name, function in functions.items():
-        setattr(table, name, type(getattr(table, name))(function) if function else type(getattr(table, name))())
+    table.kept = [KINDS[name](function) if function else None for name, function in functions.items()]
+    for name, function in zip(functions, table.kept, strict=True):
+        setattr(table, name, ctypes.cast(function, ctypes.c_void_p))
     return table
-
-
-def tensor_of(array):
-    """The address of the owned tensor that the table of the array's type makes of it."""
-    out = ctypes.c_void_p()
-    assert table_of(type(array)).from_object(array, ctypes.byref(out)) == 0
-    return out.value
 
 
 def delete(address):

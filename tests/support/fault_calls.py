@@ -490,7 +490,7 @@ CALLS = {
     "Kernel.time": [lambda: kernel.time(producer, (1, 2), n=4, threadgroup_memory={"room": 16})],
     "Argument.__new__": [lambda: refused(md.Argument, TypeError)],
     # the exchange table
-    "exchange.allocator": [allocate_a_tensor, refuse_to_allocate],
+    "exchange.allocate": [allocate_a_tensor, refuse_to_allocate],
     "exchange.from_object": [own_a_tensor, functools.partial(own_a_tensor, odd)],
     "exchange.to_object": [steal_a_tensor],
     "exchange.borrow": [lambda: exchange_table.borrow(table, array)],

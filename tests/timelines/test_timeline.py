@@ -17,7 +17,6 @@ from forking import exit_code_of_child
 from held_work import held
 
 import metal_dlpack as md
-import softmetal
 from metal_dlpack.timelines import records
 from metal_dlpack.timelines.lanes import Lane
 from metal_dlpack.timelines.records import Wait, Work
@@ -34,17 +33,14 @@ def only(found):
 # ---- what is recorded ----
 
 
-def test_the_example_of_the_page(scale):
+def test_the_example_of_the_page(scale, settings):
     s1, s2 = md.Stream(), md.Stream(label="second")
     a = md.ones(1 << 16)
-    softmetal.configure(latency_us=50_000)  # nothing is done when the next call comes
-    try:
-        with md.timeline() as t:
-            b = a.copy(stream=s1)
-            scale(b, 2.0, n=b.size, stream=s2)
-            x = np.asarray(b)
-    finally:
-        softmetal.configure(latency_us=None)
+    settings(latency_us=50_000)  # nothing is done when the next call comes
+    with md.timeline() as t:
+        b = a.copy(stream=s1)
+        scale(b, 2.0, n=b.size, stream=s2)
+        x = np.asarray(b)
     assert x[0] == 2.0
     copy, kernel = (only(work for work in t.work if work.kind == kind) for kind in ("copy", "kernel"))
     assert (copy.queue, copy.nbytes, copy.source.name, copy.target.name) == ("s1", a.nbytes, "a", "b")
@@ -270,17 +266,13 @@ def test_a_look_inside_of_the_block(scale):
         assert only(work for work in t.work if work.kind == "kernel").ended is not None
 
 
-def test_the_first_look_waits_for_work_in_flight(scale):
+def test_the_first_look_waits_for_work_in_flight(scale, settings):
     a = md.ones(100)
     s = md.Stream()
-    softmetal.configure(latency_us=50_000)
-    try:
-        with md.timeline() as t:
-            scale(a, 2.0, n=100, stream=s)
-        assert only(t.work).seconds > 0.04
-    finally:
-        softmetal.configure(latency_us=None)
-        s.synchronize()
+    settings(latency_us=50_000)
+    with md.timeline() as t:
+        scale(a, 2.0, n=100, stream=s)
+    assert only(t.work).seconds > 0.04
 
 
 def test_a_forked_child_reads_what_there_was():
@@ -346,14 +338,11 @@ MISTAKES = [host_read, stream_for_each_call, private_round_trips, synchronise_in
 
 
 @pytest.mark.parametrize("program", MISTAKES)
-def test_advice_is_exactly_where_it_belongs(program, scale, tmp_path):
+def test_advice_is_exactly_where_it_belongs(program, scale, tmp_path, settings):
+    settings(latency_us=300 if program is not small_kernels else None)  # a read comes too early
     for is_mended, wanted in ((False, [program.__name__.replace("_", " ")]), (True, [])):
-        softmetal.configure(latency_us=300 if program is not small_kernels else None)  # a read comes too early
-        try:
-            with md.timeline() as t:
-                list(program(scale, is_mended))
-        finally:
-            softmetal.configure(latency_us=None)
+        with md.timeline() as t:
+            list(program(scale, is_mended))
         advice = t.summary().advice
         assert [one.mistake for one in advice] == wanted, str(t.summary())
         if wanted:
@@ -366,14 +355,11 @@ def test_advice_is_exactly_where_it_belongs(program, scale, tmp_path):
             assert html.unescape((tmp_path / "t.html").read_text()).count(only(advice).text) == 1
 
 
-def test_kernels_that_take_longer_than_their_launch_are_not_small(scale):
-    softmetal.configure(latency_us=2000)
-    try:
-        with md.timeline() as t:
-            list(small_kernels(scale, False))
-        assert t.summary().advice == ()
-    finally:
-        softmetal.configure(latency_us=None)
+def test_kernels_that_take_longer_than_their_launch_are_not_small(scale, settings):
+    settings(latency_us=2000)
+    with md.timeline() as t:
+        list(small_kernels(scale, False))
+    assert t.summary().advice == ()
 
 
 # ---- sums ----

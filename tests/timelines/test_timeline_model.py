@@ -9,7 +9,6 @@ import pytest
 from held_work import held
 
 import metal_dlpack as md
-import softmetal
 from metal_dlpack.timelines.records import Wait, Work
 
 pytestmark = pytest.mark.needs_softmetal
@@ -146,13 +145,11 @@ def check_waits(timeline):
 
 
 @pytest.mark.parametrize("first", [0, pytest.param(100, marks=pytest.mark.long)])
-def test_the_waits_and_their_order_are_the_models(first):
+def test_the_waits_and_their_order_are_the_models(first, settings):
     for number in range(first, first + (100 if first == 0 else 900)):
-        settings = random.Random(~number)
-        softmetal.configure(wait_scope=settings.choice(("queue", "commands")), seed=settings.choice((0, number + 1)))
+        chosen = random.Random(~number)
+        settings(wait_scope=chosen.choice(("queue", "commands")), seed=chosen.choice((0, number + 1)))
         try:
             check(number, steps=20)
         except BaseException as failure:
             raise AssertionError(f"program {number}") from failure
-        finally:
-            softmetal.configure(wait_scope=None, seed=None)

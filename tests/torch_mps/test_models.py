@@ -112,27 +112,20 @@ def losses(torch, make, device):
     return seen
 
 
-def check(torch, make):
+@pytest.mark.parametrize(
+    "make",
+    [
+        u_net,
+        lstm,
+        embedding_language_model,
+        pytest.param(resnet, marks=pytest.mark.needs_torchvision),
+        pytest.param(transformer, marks=pytest.mark.needs_transformers),
+    ],
+)
+@pytest.mark.some(2)
+def test_models_lose_alike_on_mps_and_on_the_cpu(torch, latency, make):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what the libraries import
         got, wanted = losses(torch, make, "mps"), losses(torch, make, "cpu")
     assert got == pytest.approx(wanted, rel=1e-4)
     assert len(set(got)) == STEPS
-
-
-@pytest.mark.parametrize("make", [u_net, lstm, embedding_language_model])
-@pytest.mark.some(2)
-def test_models_lose_alike_on_mps_and_on_the_cpu(torch, latency, make):
-    check(torch, make)
-
-
-@pytest.mark.long
-@pytest.mark.needs_torchvision
-def test_a_resnet_loses_alike_on_mps_and_on_the_cpu(torch, latency):
-    check(torch, resnet)
-
-
-@pytest.mark.long
-@pytest.mark.needs_transformers
-def test_a_transformer_loses_alike_on_mps_and_on_the_cpu(torch, latency):
-    check(torch, transformer)

@@ -5,10 +5,10 @@ are the same code, so that it is tested with each torch.
 """
 
 import contextlib
-import threading
 
 import pytest
 from children import run_child
+from own_threads import in_threads
 
 import metal_dlpack as md
 import softmetal
@@ -64,11 +64,8 @@ def test_a_number_that_no_stream_has_is_refused(torch, number, use):
 
 
 def test_each_thread_has_a_current_stream(torch, streams):
-    found = []
     with streams[0]:
-        thread = threading.Thread(target=lambda: found.append(torch.accelerator.current_stream().stream_id))
-        thread.start()
-        thread.join()
+        found = in_threads(1, lambda _: torch.accelerator.current_stream().stream_id)
         assert found == [0] and torch.accelerator.current_stream() == streams[0]
 
 

@@ -11,14 +11,8 @@ pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_torch, pytest.mark.
 
 
 @pytest.fixture
-def latency(torch, settings):
-    yield lambda microseconds: settings(latency_us=microseconds)
-    torch.mps.synchronize()
-
-
-@pytest.fixture
-def late(latency):
-    latency(20_000)
+def latency(late):
+    late(20_000)
 
 
 # ---- programs ----
@@ -139,7 +133,7 @@ def unwatched(settings):
     settings(races=0)
 
 
-def test_who_does_not_wait_reads_old_bytes(torch, late, unwatched):
+def test_who_does_not_wait_reads_old_bytes(torch, latency, unwatched):
     a = md.zeros(4)
     t, seen = torch.from_dlpack(a), np.from_dlpack(a.host)
     t.add_(1)
@@ -155,7 +149,7 @@ def test_who_does_not_wait_reads_old_bytes(torch, late, unwatched):
     ["t.cpu()", "t[0].item()", "str(t)", "t.tolist()", "bool(t[0])", "torch.equal(t, t)", "t.numpy(force=True)",
      "torch.mps.synchronize()", "md.from_dlpack(t)", "e.record(); e.synchronize()", "copy.copy_(t)"],
 )  # fmt: skip
-def test_after_these_the_bytes_are_there(torch, late, wait):
+def test_after_these_the_bytes_are_there(torch, latency, wait):
     a, e, copy = md.zeros(4), torch.mps.Event(), torch.zeros(4)
     t, seen = torch.from_dlpack(a), np.from_dlpack(a.host)
     t.add_(1)
@@ -164,7 +158,7 @@ def test_after_these_the_bytes_are_there(torch, late, wait):
     assert seen.tolist() == [1] * 4
 
 
-def test_the_cpu_s_writes_to_other_bytes_are_not_lost(torch, late):
+def test_the_cpu_s_writes_to_other_bytes_are_not_lost(torch, latency):
     a = md.zeros(8)
     t, seen = torch.from_dlpack(a), np.from_dlpack(a.host)
     t[:4].add_(1)
@@ -175,7 +169,7 @@ def test_the_cpu_s_writes_to_other_bytes_are_not_lost(torch, late):
     assert seen.tolist() == [1, 1, 1, 1, 1, 1, 6, 1]
 
 
-def test_an_operator_that_raises_leaves_no_copy_behind(torch, late):
+def test_an_operator_that_raises_leaves_no_copy_behind(torch, latency):
     a = md.zeros(8)
     t = torch.from_dlpack(a)
     with pytest.raises(RuntimeError, match="size of tensor"):
@@ -184,7 +178,7 @@ def test_an_operator_that_raises_leaves_no_copy_behind(torch, late):
     assert t.tolist() == [7] * 8
 
 
-def test_all_of_a_memory_that_becomes_another_arrives(torch, late):
+def test_all_of_a_memory_that_becomes_another_arrives(torch, latency):
     t = torch.arange(4.0, device="mps")
     part = t[:2]
     t.resize_(6)
@@ -196,7 +190,7 @@ def test_all_of_a_memory_that_becomes_another_arrives(torch, late):
     assert [md.from_dlpack(x, stream=-1).tolist() for x in several] == [[0, 1], [2, 3, 4]]
 
 
-def test_an_order_that_is_committed_already_holds_the_next_operator(torch, late):
+def test_an_order_that_is_committed_already_holds_the_next_operator(torch, latency):
     a, event = md.zeros(4), torch.mps.Event()
     a.fill(1, stream=md.Stream())
     t = a.to(torch)
@@ -205,11 +199,11 @@ def test_an_order_that_is_committed_already_holds_the_next_operator(torch, late)
     assert t.tolist() == [2] * 4
 
 
-def test_latency_that_ends_amid_work_loses_nothing(torch, latency):
+def test_latency_that_ends_amid_work_loses_nothing(torch, late):
     t = torch.zeros(4, device="mps")
-    latency(20_000)
+    late(20_000)
     t.add_(1)
-    latency(0)
+    late(0)
     t.add_(1)
     assert t.tolist() == [2] * 4
 

@@ -1,4 +1,4 @@
-"""StridedLayout by itself: NumPy says which offset every index has, before an operation and after."""
+"""StridedLayout by itself; what indices and operations give: test_layout_peer.py and test_array_views.py."""
 
 import copy
 import inspect
@@ -46,42 +46,7 @@ def layouts(draw):
     return layout
 
 
-# ---- facts ----
-
-
 # ---- indices ----
-
-
-@st.composite
-def layouts_with_keys(draw):
-    layout = draw(layouts())
-    entries = []
-    for extent in layout.shape[: draw(st.integers(0, layout.ndim))]:
-        bound = st.one_of(st.none(), st.integers(-extent - 2, extent + 2), st.sampled_from([-(2**70), 2**62, 2**70]))
-        part = st.builds(slice, bound, bound, st.sampled_from([None, 1, 2, 3, -1, -2, 7, 2**62, -(2**63)]))
-        entries.append(draw(st.one_of(part, st.integers(-extent, extent - 1)) if extent else part))
-    for _ in range(draw(st.integers(0, 2))):
-        entries.insert(draw(st.integers(0, len(entries))), None)
-    if draw(st.booleans()):
-        entries.insert(draw(st.integers(0, len(entries))), Ellipsis)
-    return layout, entries[0] if len(entries) == 1 and draw(st.booleans()) else tuple(entries)
-
-
-@given(layouts_with_keys())
-@MANY
-def test_an_index_means_what_it_means_to_numpy(case):
-    layout, key = case
-    before = repr(layout)
-    try:
-        expected = offsets(layout)[key]
-    except IndexError:  # behind `...` an int may find a shorter axis
-        with pytest.raises(ValueError, match="out of range"):
-            layout[key]
-        return
-    result = layout[key]
-    assert (result.shape, result.itemsize) == (np.shape(expected), layout.itemsize)
-    assert np.array_equal(offsets(result), expected)
-    assert (layout.sliced(key), repr(layout)) == (result, before)
 
 
 def test_an_index_out_of_range_is_refused(subtests):
@@ -112,28 +77,6 @@ def test_an_index_s_own_error_comes_through():
 
 
 # ---- views ----
-
-
-@given(layouts(), st.data())
-@MANY
-def test_a_reshaped_layout_has_the_same_offsets_in_order(layout, data):
-    items = []
-    for extent in layout.shape:
-        part = data.draw(st.sampled_from([d for d in range(1, extent + 1) if extent % d == 0] or [1]))
-        items += [part, extent // part]
-    if len(items) > 1 and data.draw(st.booleans()):
-        items[:2] = [items[0] * items[1]]
-    try:
-        result = layout.reshaped(tuple(items))
-    except ValueError as error:
-        assert "without a copy" in str(error)
-        array = np.lib.stride_tricks.as_strided(
-            np.zeros(1, np.int8), layout.shape, layout.strides or Layout.dense(layout.shape, 1).strides
-        )
-        with pytest.raises((ValueError, AttributeError)):  # NumPy cannot do it without a copy either
-            array.shape = items
-        return
-    assert np.array_equal(offsets(result), offsets(layout).reshape(items))
 
 
 def test_axes_that_follow_each_other_across_a_gap_are_joined():

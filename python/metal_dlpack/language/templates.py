@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from .signatures import head_of, without_comments
+from .tokens import split
 
 _NOT_ONE_ARGUMENT = re.compile(r"""["'\\;{}\n]|//|/\*""")
 _HEAD = re.compile(r"\btemplate\s*(?=<)")
@@ -54,7 +55,7 @@ def _parameters(plain: str, name: str, function: str) -> list[_Parameter]:
         if found is not None and "kernel" in _WORD.findall(plain[end : found[1]]):
             names.append(found[0])
             if found[0] == function:
-                return [_parameter(one) for one in _split(plain[head.end() + 1 : end - 1])]
+                return [_parameter(one) for one in split(plain[head.end() + 1 : end - 1])]
     known = ", ".join(map(repr, names)) or "none"
     raise KeyError(f"Library.kernel: {name!r} is not a template of a kernel in the source; there are {known}.")
 
@@ -71,18 +72,6 @@ def _behind_angle(plain: str, at: int) -> int:
         if depth == 0:
             return place + 1
     return len(plain)
-
-
-def _split(text: str) -> list[str]:
-    """At the commas that no bracket holds."""
-    pieces, depth = [""], 0
-    for letter in text:
-        depth += (letter in "<([{") - (letter in ">)]}")
-        if letter == "," and depth == 0:
-            pieces.append("")
-        else:
-            pieces[-1] += letter
-    return [piece.strip() for piece in pieces if piece.strip()]
 
 
 def _parameter(text: str) -> _Parameter:

@@ -29,6 +29,18 @@ _KEPT_OF_A_GAP = re.compile(r"^#line [^\n]*|\n", re.MULTILINE)
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
+def split(text: str) -> list[str]:
+    """At the commas that no bracket holds."""
+    pieces, depth = [""], 0
+    for letter in text:
+        depth += (letter in "<([{") - (letter in ">)]}")
+        if letter == "," and depth == 0:
+            pieces.append("")
+        else:
+            pieces[-1] += letter
+    return [piece.strip() for piece in pieces if piece.strip()]
+
+
 class Unbalanced(Exception):
     """A bracket without its partner: only the compiler can say well what is wrong."""
 

@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator
 
 from metal_dlpack.language.errors import CompilerError
+from metal_dlpack.language.tokens import split as split
 
 _TOLD = re.compile(r"  (?:tail )?call void @__tsan_\w+\(ptr (?P<address>.+)\)(?P<line>, !dbg !\d+)?")
 COPY = re.compile(
@@ -107,15 +108,3 @@ def _of_copy(copy: str, local: set[str]) -> Iterator[str]:
         call = f"{verb}{length}(ptr {address})" if length in _SIZES else f"{verb}_range(ptr {address}, {nbytes})"
         yield f"  call void @__tsan_{call}{found['line'] or ''}"
         yield from _aligned(address, attributes.partition(" align ")[2].partition(" ")[0], found["line"])
-
-
-def split(arguments: str) -> list[str]:
-    """At the commas that are in no brackets."""
-    parts, depth = [""], 0
-    for character in arguments:
-        depth += (character in "([{<") - (character in ")]}>")
-        if character == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += character
-    return [part.strip() for part in parts]

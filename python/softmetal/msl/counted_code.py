@@ -27,8 +27,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from metal_dlpack.language.errors import CompilerError
+from metal_dlpack.language.tokens import split
 
-from .checked_code import COPY, split
+from .checked_code import COPY
+from .llvm_function import typed
 from .llvm_layout import Layout
 from .llvm_loops import LABEL, in_loops
 from .llvm_places import find_places
@@ -222,7 +224,7 @@ class _Module:
             yield (ATOMIC if found["atomic"] else 0), address_of(address), self._layout.size(kind)
         elif (found := _STORE.match(line)) is not None:
             value, address, *_ = split(found["rest"])
-            nbytes = self._layout.size(_type_before_value(value))
+            nbytes = self._layout.size(typed(value))
             yield WRITE | (ATOMIC if found["atomic"] else 0), address_of(address), nbytes
         elif (found := _RMW.match(line) or _EXCHANGE.match(line)) is not None:
             address, value, *_ = split(found["rest"])
@@ -308,16 +310,6 @@ def _operation(line: str) -> tuple[str, str, int] | None:
     vector = re.fullmatch(r"<(\d+) x (\w+)>", found["type"])
     kind, count = (vector[2], int(vector[1])) if vector else (found["type"], 1)
     return what, kind, count
-
-
-def _type_before_value(operand: str) -> str:
-    """Of `float %3`, `<2 x float> %3`, `i32 4`."""
-    depth = 0
-    for at, character in enumerate(operand):
-        depth += (character in "([{<") - (character in ")]}>")
-        if character == " " and depth == 0:
-            return operand[:at]
-    raise CompilerError(f"LLVM writes an operand that is not known: {operand}")
 
 
 def _string(text: str) -> str:

@@ -118,18 +118,18 @@ def type_of(one: Instruction) -> str:
     if operation in {"getelementptr", "alloca", "inttoptr"}:
         return _of_pointers(text) if operation == "getelementptr" else "ptr"
     if operation == "atomicrmw":
-        return _typed(text.rpartition(" ptr ")[2].split(", ", 1)[1])
+        return typed(text.rpartition(" ptr ")[2].split(", ", 1)[1])
     if operation == "cmpxchg":
-        return f"{{ {_typed(text.rpartition(' ptr ')[2].split(', ', 1)[1])}, i1 }}"
+        return f"{{ {typed(text.rpartition(' ptr ')[2].split(', ', 1)[1])}, i1 }}"
     if operation != "select" and " to " in text:
         return text.rpartition(" to ")[2]
     rest = re.sub(rf"^{operation}{_FLAGS} ", "", text)
     if operation in {"icmp", "fcmp"}:
-        kind = _typed(rest.split(" ", 1)[1])
+        kind = typed(rest.split(" ", 1)[1])
         return re.sub(r" x .*>", " x i1>", kind) if kind[0] == "<" else "i1"
     if operation == "select":
-        return _typed(rest[len(_typed(rest)) :].split(", ", 1)[1])
-    kind = _typed(rest)
+        return typed(rest[len(typed(rest)) :].split(", ", 1)[1])
+    kind = typed(rest)
     if operation == "extractelement":
         return kind[kind.index(" x ") + 3 : -1]
     if operation == "shufflevector":
@@ -145,7 +145,7 @@ def _of_pointers(text: str) -> str:
     return f"<{wide[1]} x ptr>" if wide else "ptr"
 
 
-def _typed(text: str) -> str:
+def typed(text: str) -> str:
     """The type at the beginning of a text."""
     depth = 0
     for at, letter in enumerate(text):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 from metal_dlpack.language.errors import CompilerError
+from metal_dlpack.language.tokens import split
 
-from .checked_code import BITS, split
+from .checked_code import BITS
 
 _SIZES = {name: bits // 8 for name, bits in BITS.items()}
 
@@ -49,8 +50,7 @@ class Layout:
     def _members(self, kind: str) -> list[str] | None:
         kind = self._named.get(kind, kind)
         if kind[:1] == "{" or kind[:2] == "<{":
-            inside = kind.strip("<>")[1:-1].strip()
-            return split(inside) if inside else []
+            return split(kind.strip("<>")[1:-1])
         return None
 
     def _offsets(self, kind: str, members: list[str]) -> list[tuple[int, int]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from .checked_code import split
+from metal_dlpack.language.tokens import split
+
 from .llvm_layout import Layout
 
 NAME = r'(?:%|@)(?:[-\w.$]+|"[^"]*")'

@@ -6,7 +6,7 @@ import itertools
 import sys
 import threading
 
-from dlpack_structs import CAPSULE_NAMES, delete_on_raw_threads, open_capsule, table_of
+from dlpack_structs import CAPSULE_NAMES, delete_on_raw_threads, object_from, open_capsule, table_of
 
 import metal_dlpack as md
 from hostile.cases import CPU, METAL
@@ -72,7 +72,7 @@ def refuse_at_our_table(tensor):
         return drop_the_array(tensor)
     tensor.struct.tensor.ndim = -1
     try:
-        table_of(md.Array).to_object(tensor.base, ctypes.byref(ctypes.c_void_p()))
+        object_from(table_of(md.Array), tensor.struct)
     except BufferError as error:
         assert "ndim (-1)" in str(error), error
         return None
