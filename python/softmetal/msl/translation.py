@@ -193,10 +193,6 @@ class Translation:
             lack = self._lacks.get(id(one))
             if lack is not None:
                 raise source_error(self._source, lack.at, lack.sentence(kernel.name))
-        pointer = unsupported.pointer_from_the_cpu(self._source, kernel.declaration, self._by_name)
-        if pointer is not None:
-            text = f"the kernel '{kernel.name}' reads a pointer in a struct, which no argument can give: "
-            raise source_error(self._source, pointer, text + "pass the buffer as a parameter of its own")
 
     def _mentions(self, one: Declaration) -> set[str]:
         """The names in it that can be those of other declarations: a parameter, and what follows a point, cannot."""
@@ -219,7 +215,7 @@ class Translation:
     def refuse_what_metal_has_not(self) -> None:
         """Raise SourceError for a construct that C++ has and Metal has not."""
         entries = {id(one.declaration): one.declaration for one in self.kernels.values() if one.stage == kernels.KERNEL}
-        legality.refuse(self._source, self._declarations, list(entries.values()), self._variables)
+        legality.refuse(self._source, self._declarations, list(entries.values()), self._variables, self._by_name)
 
     def text_with_spaces(self) -> str:
         """The source with the words of address spaces left in it, for space_conversions.py."""
