@@ -247,10 +247,14 @@ class Translation:
         for kernel in self.kernels.values():
             if kernel.instantiation is not None:
                 tokens.drop(kernel.instantiation.first, kernel.instantiation.last)
-        # Overloads for bfloat, made with Apple's compiler: the shim has them all.
+        # Overloads for bfloat, made with Apple's compiler or beside `using metal::max;`: the shim has them all.
         completes_library = any(word.startswith("__metal_") for word in tokens.words)
+        heads = [self._source.words[one.first : one.first + 4] for one in self._declarations]
+        used = {words[3] for words in heads if words[:3] == ["using", "metal", "::"]}
         for one in self._declarations:
             is_overload = completes_library and one.namespaces[:1] == ("metal",) and one.kind == FUNCTION
+            if one.name(self._source) in used and one.parameters is not None and not one.is_template:
+                is_overload = "bfloat" in self._source.words[one.parameters : one.head_end]
             if id(one) in self._lacks or is_overload:
                 tokens.drop(one.first, one.last)
         return [one for one in self._declarations if tokens.words[one.first]]
