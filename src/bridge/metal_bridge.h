@@ -302,9 +302,9 @@ void bridge_kernel_release(bridge_kernel *kernel); /* NULL is allowed */
 /* What is bound at an index: part of a buffer, up to 4096 bytes that are copied, or room in
  * threadgroup memory.  Or part of a buffer that the kernel reaches by an address in another one. */
 typedef struct bridge_argument {
-    unsigned index;    /* of a resource: the caller's number of it, for the checker */
-    bool is_resource;  /* made resident, and bound nowhere */
-    bool is_read_only; /* a resource: the kernel writes nothing there */
+    unsigned index;        /* of a resource: the caller's number of it, for the checker */
+    bool is_resource;      /* made resident, and bound nowhere */
+    bool is_read_only;     /* a resource: the kernel writes nothing there */
     bool is_threadgroup;   /* `nbytes` of threadgroup memory, a multiple of 16 */
     bridge_buffer *buffer; /* NULL: bytes, or threadgroup memory */
     size_t offset_bytes;   /* of the buffer */

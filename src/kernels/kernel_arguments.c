@@ -451,5 +451,5 @@ kernel_call_bind(kernel_call *call)
             return -1;
         }
     }
-    return kernel_call_bind_resources(call) < 0 ? -1 : kernel_call_bind_threadgroup(call);
+    return kernel_call_bind_threadgroup(call);
 }

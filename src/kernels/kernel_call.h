@@ -66,7 +66,7 @@ typedef struct kernel_call {
         PyObject *kept[KERNEL_MOST_BUFFERS];
         kernel_guest guests[KERNEL_MOST_BUFFERS];
     } few;
-    void *lists; /* owned; NULL: there are no resources */
+    void *lists;                               /* owned; NULL: there are no resources */
     metal_storage *rooms[KERNEL_MOST_BUFFERS]; /* owned (+1); for Arrays without items */
     char numbers[KERNEL_MOST_BUFFERS][KERNEL_NUMBER_MAX]; /* by parameter's place */
 } kernel_call;
@@ -95,7 +95,7 @@ void kernel_argument_set_reach(const ArrayObject *array, bridge_argument *argume
 /* kernel_resources.c: room for what resources= names, before kernel_call_bind.  -1 with TypeError or
  * MemoryError. */
 int kernel_call_make_room(kernel_call *call);
-/* kernel_resources.c: what it names, among `arguments` and `operands`.  -1 as kernel_call_bind. */
+/* kernel_resources.c, after it: what resources= names, among `arguments` and `operands`.  -1 alike. */
 int kernel_call_bind_resources(kernel_call *call);
 
 /* kernel_grid.c: room in threadgroup memory, among the arguments.  -1 with TypeError or

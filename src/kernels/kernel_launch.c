@@ -190,7 +190,8 @@ run(kernel_call *call, double *seconds)
     bridge_grid grid;
     uint64_t value;
     int has_threads = kernel_call_read_grid(call, &grid);
-    if (has_threads < 0 || choose_stream(call) < 0 || kernel_call_bind(call) < 0) {
+    if (has_threads < 0 || choose_stream(call) < 0 || kernel_call_bind(call) < 0 ||
+        kernel_call_bind_resources(call) < 0) {
         return -1;
     }
     if (has_threads == 0) {

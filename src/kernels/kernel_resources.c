@@ -22,10 +22,11 @@ kernel_call_make_room(kernel_call *call)
         return 0;
     }
     if (!PyList_Check(*resources) && !PyTuple_Check(*resources)) {
-        return errors_raise(PyExc_TypeError,
-                            "%s: resources is a list of what the kernel reaches by addresses, not "
-                            "an object of type %.100s.",
-                            call->kernel->function, Py_TYPE(*resources)->tp_name);
+        return errors_raise(
+            PyExc_TypeError,
+            "%s: resources is a list of what the kernel reaches by addresses, not "
+            "an object of type %.100s.",
+            call->kernel->function, Py_TYPE(*resources)->tp_name);
     }
     *resources = PySequence_Tuple(*resources); /* a tensor's code may change a list */
     if (*resources == NULL) {
@@ -33,7 +34,8 @@ kernel_call_make_room(kernel_call *call)
     }
     call->kept[call->kept_count++] = *resources;
     size_t count = (size_t)PyTuple_GET_SIZE(*resources);
-    size_t buffers = KERNEL_MOST_BUFFERS + 1 + count, arguments = KERNEL_MOST_PARAMETERS + count;
+    size_t buffers = KERNEL_MOST_BUFFERS + 1 + count,
+           arguments = KERNEL_MOST_PARAMETERS + count;
     call->lists = PyMem_Malloc(
         arguments * sizeof *call->arguments +
         buffers * (sizeof *call->operands + sizeof *call->guests + sizeof *call->kept));
@@ -54,10 +56,11 @@ kernel_call_make_room(kernel_call *call)
 static int
 refuse(const kernel_call *call, Py_ssize_t place, PyObject *value)
 {
-    return errors_raise(PyExc_TypeError,
-                        "%s: resources[%zd] is an object of type %.100s, which has no memory on "
-                        "Metal; give an Array, a tensor on Metal or a Buffer.",
-                        call->kernel->function, place, Py_TYPE(value)->tp_name);
+    return errors_raise(
+        PyExc_TypeError,
+        "%s: resources[%zd] is an object of type %.100s, which has no memory on "
+        "Metal; give an Array, a tensor on Metal or a Buffer.",
+        call->kernel->function, place, Py_TYPE(value)->tp_name);
 }
 
 /* `*out` is borrowed: the caller's Array, or one over the same bytes. */
@@ -96,10 +99,11 @@ bind(kernel_call *call, Py_ssize_t place, PyObject *value)
     metal_storage *storage = array_storage(array);
     int here = call->kernel->device->index;
     if (storage->device != call->kernel->device) {
-        return errors_raise(PyExc_ValueError,
-                            "%s: resources[%zd] is on metal:%d, the kernel on metal:%d; copy it "
-                            "there with to_device('metal:%d').",
-                            call->kernel->function, place, storage->device->index, here, here);
+        return errors_raise(
+            PyExc_ValueError,
+            "%s: resources[%zd] is on metal:%d, the kernel on metal:%d; copy it "
+            "there with to_device('metal:%d').",
+            call->kernel->function, place, storage->device->index, here, here);
     }
     if (array->nitems == 0) {
         return 0; /* there is nothing to be reached */

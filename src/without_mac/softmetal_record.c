@@ -49,7 +49,7 @@ make_memory(const soft_found_memory *memory, const soft_image *image)
     }
     char name[METAL_TYPE_NAME_MAX];
     return Py_BuildValue("{s:s,s:z,s:I,s:n,s:I,s:z}", "kind",
-                         memory->is_variable ? "threadgroup variable"
+                         memory->is_variable              ? "threadgroup variable"
                          : soft_found_is_resource(memory) ? "resource"
                          : memory->is_device              ? "buffer"
                                                           : "threadgroup argument",

@@ -111,7 +111,12 @@ def test_random_structures_compute_what_numpy_does(seed, is_checked, settings):
     structure = Structure(pick, "S")
     way = pick.choice(["value", "constant", "device", "table"])
     before = [np.array(array) for _, array, _ in structure.reached]
-    parameters = {"value": "constant S &s", "constant": "constant S *s", "device": "device S &s", "table": "constant ulong *s"}
+    parameters = {
+        "value": "constant S &s",
+        "constant": "constant S *s",
+        "device": "device S &s",
+        "table": "constant ulong *s",
+    }
     given = {"constant": "s[0]", "table": "(*(constant S *)s)"}.get(way, "s")
     kernel = md.kernel(source_of(structure, parameters[way], given), "f")
     bytes_of = structure.value
@@ -135,7 +140,9 @@ def test_random_structures_compute_what_numpy_does(seed, is_checked, settings):
 
 # ---- as an argument that the kernel may write ----
 
-TABLE = METAL + """
+TABLE = (
+    METAL
+    + """
 kernel void fill(constant ulong *table, constant int &value, uint i [[thread_position_in_grid]])
 { ((device int *)table[0])[i] = value; }
 kernel void add(constant ulong *table, device int *out, uint i [[thread_position_in_grid]])
@@ -144,6 +151,7 @@ struct many { array<device int *, 200> at; };
 kernel void sum(device const many &all, device int *out, uint i [[thread_position_in_grid]])
 { for (int k = 0; k < 200; k++) { out[i] += all.at[k][i]; } }
 """
+)
 
 
 @pytest.fixture(scope="module")
@@ -300,13 +308,16 @@ def test_nothing_is_reached_without_items(library):
 
 # ---- the checker ----
 
-REACH = METAL + """
+REACH = (
+    METAL
+    + """
 struct Args { uint n; device float *x; const device float *y; };
 kernel void reach(device const Args &a, device float *out, uint i [[thread_position_in_grid]])
 {
     %s
 }
 """
+)
 
 
 def reached(settings, body, resources, args=None, out=None):
@@ -350,18 +361,24 @@ def test_the_checker_knows_what_is_resident(what, settings, request):
 
 def test_an_alias_of_an_argument_is_named_with_it(settings, request):
     out = md.full(16, 1.0)
-    args = lambda x, y: md.asarray(np.array([16, address(out), address(y)], "u8")).view("u1")
+
+    def args(x, y):
+        return md.asarray(np.array([16, address(out), address(y)], "u8")).view("u1")
+
     said = reached(settings, "out[i] = a.x[15 - i];", lambda x, y: [out, y], args, out)
     request.node.stash[plugin._reports_before] = softmetal.reports()
     assert "buffer 1 (out) and resource 0 are the same memory there" in said, said
 
 
 def test_an_address_of_what_is_gone_is_no_ones(settings, request):
-    args = lambda x, y: md.asarray(np.array([16, address(x), gone], "u8")).view("u1")
     lost = md.Buffer(1 << 20)
     gone = lost.gpu_address
     lost.close()
     md.empty_cache()
+
+    def args(x, y):
+        return md.asarray(np.array([16, address(x), gone], "u8")).view("u1")
+
     said = reached(settings, "if (i == 3) out[i] += a.y[i];", lambda x, y: [x, y], args)
     request.node.stash[plugin._reports_before] = softmetal.reports()
     assert "not made resident" not in said and "outside its memory" in said, said

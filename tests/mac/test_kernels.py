@@ -126,13 +126,18 @@ def test_what_each_math_mode_makes_of_sums_nans_and_functions(math):
     assert math != "safe" or off < 4 * 2**-23
 
 
-REACHED = HEAD + """
+REACHED = (
+    HEAD
+    + """
 struct Args { device float *x%s; const device float *y%s; array<device float *, 2> more%s; uint n; };
 kernel void reach(constant Args &a, uint i [[thread_position_in_grid]])
 { if (i < a.n) { a.x[i] += a.y[i]; a.more[1][i] = a.more[0][i]; } }"""
+)
 
 
-@pytest.mark.parametrize("ids", [("", "", ""), (" [[id(0)]]", " [[id(1)]]", " [[id(2)]]"), (" [[id(5)]]", " [[id(0)]]", " [[id(1)]]")])
+@pytest.mark.parametrize(
+    "ids", [("", "", ""), (" [[id(0)]]", " [[id(1)]]", " [[id(2)]]"), (" [[id(5)]]", " [[id(0)]]", " [[id(1)]]")]
+)
 @pytest.mark.parametrize("way", ["value", "buffer"])
 def test_pointers_lead_to_what_is_resident(ids, way):
     """Members lie as in C, whatever their ids; work on what is reached is ordered, on two streams and on one."""
@@ -151,7 +156,10 @@ def test_pointers_lead_to_what_is_resident(ids, way):
     assert set(x.tolist()) == {9.0} and set(w.tolist()) == {2.0}
 
 
-@pytest.mark.parametrize("parameter", ["device float *device *p", "device float *constant *p", "device float *device &p", "constant ulong *p"])
+@pytest.mark.parametrize(
+    "parameter",
+    ["device float *device *p", "device float *constant *p", "device float *device &p", "constant ulong *p"],
+)
 def test_which_tables_of_pointers_the_compiler_takes(parameter):
     """For a person to judge: a pointer to pointers, which pages do not speak of."""
     use = "((device float *)p[0])[i]" if "ulong" in parameter else "p[i]" if "&" in parameter else "p[0][i]"

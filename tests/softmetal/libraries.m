@@ -552,41 +552,6 @@ REPORTS("argument", a_buffer_bound_past_its_end)
     run(scene);
 }
 
-REPORTS("argument", a_resource_of_no_usage)
-{
-    struct scene scene = open_add(1);
-    [scene.compute useResource:scene.a usage:0];
-    run(scene);
-}
-
-/* The CPU may read meanwhile what a kernel reads, and not write it. */
-REPORTS("race", a_resource_counts_as_its_usage_says)
-{
-    struct scene scene = open_add(1);
-    id<MTLBuffer> reached = make_buffer(64, 0);
-    [scene.compute useResource:reached usage:MTLResourceUsageRead];
-    dispatch(scene.compute, 1);
-    [scene.compute endEncoding];
-    [scene.commands commit];
-    CHECK([reached gpuAddress] == (uint64_t)(uintptr_t)[reached contents]);
-    softmetal_host_access(reached, 0, 64, 0);
-    CHECK(softmetal_reports("race") == 0);
-    softmetal_host_access(reached, 0, 64, 1);
-    [scene.commands waitUntilCompleted];
-}
-
-REPORTS("race", the_cpu_reads_a_resource_that_a_kernel_may_write)
-{
-    struct scene scene = open_add(1);
-    id<MTLBuffer> reached = make_buffer(64, 0);
-    [scene.compute useResource:reached usage:MTLResourceUsageRead | MTLResourceUsageWrite];
-    dispatch(scene.compute, 1);
-    [scene.compute endEncoding];
-    [scene.commands commit];
-    softmetal_host_access(reached, 0, 64, 0);
-    [scene.commands waitUntilCompleted];
-}
-
 REPORTS("encoder-state", a_dispatch_after_end_encoding)
 {
     struct scene scene = open_add(1);

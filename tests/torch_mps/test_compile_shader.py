@@ -170,7 +170,9 @@ def test_past_a_tensor_of_a_list_is_outside(torch, settings, request):
     settings(kernel_check=1, validation_mode="log")
     library = torch.mps.compile_shader(LISTS.replace("inputs.at[0][i]", "inputs.at[1][i + 1]"))
     out = torch.zeros(8, device="mps")
-    with pytest.raises(RuntimeError, match=r"reads outside its memory: bytes 32 to 35 of resource 1, which has 32 bytes"):
+    with pytest.raises(
+        RuntimeError, match=r"reads outside its memory: bytes 32 to 35 of resource 1, which has 32 bytes"
+    ):
         library.first(out, [out] + [torch.zeros(8, device="mps") for _ in range(39)])
         torch.mps.synchronize()
     request.node.stash[plugin._reports_before] = softmetal.reports()

@@ -84,8 +84,8 @@ def refuse(
 ) -> None:
     """Raise SourceError for the first construct that Metal does not have.
 
-    entries: functions that are kernels.  shared: the statements that declare threadgroup memory.  named: the declarations
-    of each name.
+    entries: functions that are kernels.  shared: the statements that declare threadgroup memory.  named: what each name
+    declares.
     """
     found = [
         *_refused_words(tokens),
@@ -340,7 +340,7 @@ _OF_BUFFERS = {"device", "constant"}
 def _leads_to_threads(at: int, declared: Declared) -> Iterator[tuple[int, str]]:
     space = next((one for one in declared.spaces if one not in _OF_BUFFERS), None)
     if space is not None:
-        yield at, f"a pointer to {space} memory cannot be used in a buffer: only device and constant memory have addresses"
+        yield at, f"a pointer to {space} memory cannot be used in a buffer: write device or constant"
 
 
 def _ids(tokens: Tokens, member: Declaration, integers: Integers) -> Iterator[tuple[int, int]]:

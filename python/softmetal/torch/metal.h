@@ -36,7 +36,8 @@ typedef struct metal_argument {
     unsigned index;
     metal_range range; /* the kernel may touch these bytes alone; `nbytes` 0: none */
     const void *bytes; /* or NULL; else `nbytes` of the range are copied from here */
-    bool is_resource;  /* bound nowhere, and reached by its address; `index` is its number in reports */
+    bool
+        is_resource; /* bound nowhere, and reached by its address; `index` is its number in reports */
     /* For the checker, where the parameter does not say what is given: softmetal_given.  NULL: it does */
     const char *given;
     bool is_strided;

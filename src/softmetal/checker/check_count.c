@@ -20,7 +20,8 @@
 static bool
 is_of_others(const soft_launch *launch, const soft_range *view)
 {
-    for (soft_u32 i = 0; view->number >= SOFT_FIRST_RESOURCE && i < launch->reached_count; i++) {
+    for (soft_u32 i = 0; view->number >= SOFT_FIRST_RESOURCE && i < launch->reached_count;
+         i++) {
         if (launch->reached[i].number + SOFT_FIRST_RESOURCE == view->number) {
             return launch->reached[i].is_foreign;
         }

@@ -44,8 +44,7 @@ add_view(soft_check *check, uint32_t index)
 static void
 add_reached(soft_check *check, const soft_reached *reached)
 {
-    bool is_fresh =
-        soft_fresh_first(reached->fresh, reached->address, reached->nbytes) != NULL;
+    bool is_fresh = soft_fresh_first(reached->fresh, reached->address, reached->nbytes) != NULL;
     check->ranges[check->view_count++] = (soft_range){
         .base = (uintptr_t)reached->address,
         .nbytes = reached->nbytes,
@@ -251,8 +250,7 @@ soft_memory_refuse(const soft_check *check, uintptr_t at, size_t nbytes, soft_u3
     bool is_write = (how & SOFT_ACCESS_WRITE) != 0;
     const soft_range *range = range_of(check, at, nbytes, is_write);
     soft_found kind = SOFT_FOUND_CONST;
-    soft_finding absent = {
-        .is_write = {is_write}, .nbytes = nbytes, .count = 1};
+    soft_finding absent = {.is_write = {is_write}, .nbytes = nbytes, .count = 1};
     if (range == NULL && refuse_absent(check, at, &absent)) {
         return absent;
     }

@@ -117,7 +117,7 @@ struct soft_check {
     soft_u32 era;              /* what a site remembers of another is stale */
     soft_series series[SOFT_MOST_SERIES];
     soft_u8 seen[SOFT_MOST_SERIES][SOFT_MOST_THREADS];
-    int series_count; /* of those whose site is not NULL */
+    int series_count;   /* of those whose site is not NULL */
     soft_range *ranges; /* owned */
     int view_count, range_count;
     soft_shadow *shadows; /* owned, and each; [0]: threadgroup memory */

@@ -93,10 +93,11 @@ describe_access(const soft_finding *finding, const char *name, char text[SOFT_TE
         break;
     case SOFT_FOUND_NOT_RESIDENT:
         name_bytes((int64_t)finding->first, finding->nbytes, bytes, sizeof bytes);
-        snprintf(text, SOFT_TEXT_NBYTES,
-                 "%s %s of a buffer of %zu bytes that was not made resident (resources=, in Metal "
-                 "useResource); its address is at byte %lld of %s",
-                 does, bytes, (size_t)finding->second, (long long)finding->offset, name);
+        snprintf(
+            text, SOFT_TEXT_NBYTES,
+            "%s %s of a buffer of %zu bytes that was not made resident (resources=, in Metal "
+            "useResource); its address is at byte %lld of %s",
+            does, bytes, (size_t)finding->second, (long long)finding->offset, name);
         break;
     case SOFT_FOUND_OUTSIDE:
         name_bytes(finding->offset, finding->nbytes, bytes, sizeof bytes);

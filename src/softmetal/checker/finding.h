@@ -70,12 +70,12 @@ typedef struct soft_finding {
     soft_at at[2];    /* of two accesses the earlier one first */
     bool is_write[2]; /* does the access of at[i] write? */
     soft_found_memory memory;
-    int64_t offset; /* of the access, in bytes from the beginning of that memory */
-    size_t nbytes;  /* of the access; of a race those that are named: 1 */
-    bool is_mixed;  /* a race: one of the two is atomic, the other not */
+    int64_t offset;         /* of the access, in bytes from the beginning of that memory */
+    size_t nbytes;          /* of the access; of a race those that are named: 1 */
+    bool is_mixed;          /* a race: one of the two is atomic, the other not */
     soft_found_memory twin; /* of a race: another buffer that has its byte */
-    bool stays_unwritten; /* UNWRITTEN: no thread of the threadgroup wrote it later, either */
-    bool is_advice;       /* it fails nothing, and only a report has it */
+    bool stays_unwritten;   /* UNWRITTEN: no thread of the threadgroup wrote it later, either */
+    bool is_advice;         /* it fails nothing, and only a report has it */
     bool has_returned; /* whom the others wait for: `returned`, in the threadgroup of at[0] */
     uint32_t returned[3]; /* a thread */
     /* NULL, STRAY, FAULT: the address.  NOT_RESIDENT: where the access is in its buffer, whose address is at

@@ -51,8 +51,8 @@ typedef struct soft_dispatch {
     soft_kernel kernel;
     size_t grid[3], group[3]; /* threads */
     soft_u32 threadgroup_nbytes[SOFT_MOST_ARGUMENTS];
-    uint64_t count_tag; /* counts.h; 0: it is not counted */
-    soft_given *given;  /* owned */
+    uint64_t count_tag;       /* counts.h; 0: it is not counted */
+    soft_given *given;        /* owned */
     soft_resource *resources; /* owned */
     size_t resource_count, resource_capacity;
     int count; /* one more than the highest index of an argument */

@@ -19,7 +19,7 @@ make_use(const soft_command *command, soft_storage *storage, bool is_written, si
                                       .site = command->site}};
 }
 
-/* Of an argument, the bytes [*begin, *end). */
+/* The bytes [*begin, *end) of an argument. */
 static void
 find_range(const soft_dispatch *dispatch, const soft_argument *argument, size_t *begin,
            size_t *end)

@@ -31,19 +31,19 @@ typedef enum {
 typedef struct soft_storage {
     long references;
     soft_storage_mode mode;
-    bool is_tracked;          /* Metal orders the GPU work that uses it */
-    bool is_guarded;          /* pages that nobody may touch follow the block */
-    bool is_foreign;          /* the block belongs to the caller (bytesNoCopy) */
-    size_t nbytes;            /* > 0 */
-    char *bytes;              /* never NULL */
-    size_t *account;          /* borrowed for ever: where the device counts its bytes */
-    long pending_uses;        /* committed command buffers that have not completed */
-    int running_uses;         /* workers that touch its bytes at this moment */
-    int is_orphan;            /* the MTLBuffer is gone */
-    char *made_at;            /* owned; for reports: written before is_orphan, or NULL */
-    int purgeable;            /* a MTLPurgeableState, never KeepCurrent */
-    soft_race_shadow *shadow; /* owned; NULL: never used */
-    soft_fresh *fresh;        /* owned, atomic; NULL: all bytes count as written */
+    bool is_tracked;                /* Metal orders the GPU work that uses it */
+    bool is_guarded;                /* pages that nobody may touch follow the block */
+    bool is_foreign;                /* the block belongs to the caller (bytesNoCopy) */
+    size_t nbytes;                  /* > 0 */
+    char *bytes;                    /* never NULL */
+    size_t *account;                /* borrowed for ever: where the device counts its bytes */
+    long pending_uses;              /* committed command buffers that have not completed */
+    int running_uses;               /* workers that touch its bytes at this moment */
+    int is_orphan;                  /* the MTLBuffer is gone */
+    char *made_at;                  /* owned; for reports: written before is_orphan, or NULL */
+    int purgeable;                  /* a MTLPurgeableState, never KeepCurrent */
+    soft_race_shadow *shadow;       /* owned; NULL: never used */
+    soft_fresh *fresh;              /* owned, atomic; NULL: all bytes count as written */
     LIST_ENTRY(soft_storage) links; /* of all */
     struct soft_race_clock *released; /* owned; what softmetal_host_release left here */
     char label[SOFT_LABEL_SIZE]; /* behind a lock: use soft_storage_set_label, _copy_label */
