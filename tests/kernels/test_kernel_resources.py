@@ -392,15 +392,15 @@ def test_bytes_that_nobody_has_written_are_found_through_an_address(settings, re
     with pytest.raises(md.MetalError, match=r"reads byte 32 of resource 0, which nobody has written"):
         np.asarray(out)
     request.node.stash[plugin._reports_before] = softmetal.reports()
-    # Written by a launch through the address, they are written for the next.
-    x = md.empty(16)
-    given = md.asarray(np.array([16, address(x), 0], "u8")).view("u1")
+    # Written by a launch through the address, whether it is checked or not, they are written for the next.
     for check in (1, 0):
+        x = md.empty(16)
+        given = md.asarray(np.array([16, address(x), 0], "u8")).view("u1")
         settings(kernel_check=check)
         md.kernel(REACH % "a.x[i] = 1;")(given, out, n=16, resources=[x])
-    settings(kernel_check=1)
-    md.kernel(REACH % "out[i] = a.x[i];")(given, out, n=16, resources=[x])
-    assert out.tolist() == [1] * 16
+        settings(kernel_check=1)
+        md.kernel(REACH % "out[i] = a.x[i];")(given, out, n=16, resources=[x])
+        assert out.tolist() == [1] * 16
 
 
 def test_a_count_has_the_resources(settings):

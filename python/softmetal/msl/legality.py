@@ -93,6 +93,7 @@ def refuse(
         *_refused_statics(tokens, declared, shared),
         *_refused_locals(tokens, declared),
         *_refused_functions(tokens, declared),
+        *_called_kernels(tokens, declared, entries),
         *_unqualified_pointers(tokens, declared),
     ]
     integers = Integers(tokens, declared)
@@ -136,8 +137,9 @@ def _refused_variables(tokens: Tokens, declared: list[Declaration]) -> Iterator[
             its = attributes.within(tokens, one.first, one.head_end)
             yield from ((given.at, _HAS_A_VALUE) for given in its if given.name == "function_constant")
         head = attributes.left_out(tokens, one.first, one.head_end)
-        if one.kind != OTHER or one.is_template or len(head) != one.head_end - one.first:
-            continue  # what has an attribute may be told by Metal
+        is_told = len(head) != one.head_end - one.first and "function_constant" not in tokens.words[one.first : one.head_end]
+        if one.kind != OTHER or one.is_template or is_told:
+            continue  # what has another attribute may be told by Metal
         names = [word for word in head if word.isidentifier()]
         if len(names) > 1 and _NO_VARIABLE.isdisjoint(head) and constants.isdisjoint(head) and one.name(tokens):
             text = f"program scope variable must reside in constant address space: write 'constant' before '{names[0]}'"
@@ -209,6 +211,18 @@ def _refused_functions(tokens: Tokens, declared: list[Declaration]) -> Iterator[
         calls = [at for at, word in enumerate(words) if word == name and words[at + 1] == "("] if is_c and name else []
         if name not in defined and any(not one.first <= at <= one.last for at in calls):
             yield one.parameters - 1, f"'{name}' is declared and defined nowhere: write the function in this source"
+
+
+def _called_kernels(
+    tokens: Tokens, declared: list[Declaration], entries: list[Declaration]
+) -> Iterator[tuple[int, str]]:
+    """A kernel that a kernel calls: by its name, where no other function has it."""
+    names = [one.name(tokens) for one in declared if one.kind == FUNCTION]
+    kernels = {name for one in entries if names.count(name := one.name(tokens)) == 1}
+    for one in entries:
+        for at in range(one.head_end, one.last):
+            if tokens.words[at] in kernels and tokens.words[at + 1] == "(" and tokens.words[at - 1] in {";", "{", "}"}:
+                yield at, f"a kernel cannot call a kernel: let both call a function with what '{tokens.words[at]}' does"
 
 
 def _names_of_types(tokens: Tokens, declared: list[Declaration]) -> set[str]:

@@ -197,8 +197,7 @@ soft_storage_find(uint64_t address, uint64_t *base)
     LIST_FOREACH(storage, &all, links)
     {
         uint64_t first = (uint64_t)(uintptr_t)storage->bytes;
-        if (address - first < storage->nbytes &&
-            !__atomic_load_n(&storage->is_orphan, __ATOMIC_SEQ_CST)) {
+        if (address - first < storage->nbytes) {
             *base = first;
             nbytes = storage->nbytes;
             break;
