@@ -341,6 +341,8 @@ class Buffer:
     @property
     def address(self) -> int | None: ...
     @property
+    def gpu_address(self) -> int: ...
+    @property
     def storage(self) -> _StorageMode: ...
     @property
     def device(self) -> Device: ...
@@ -534,6 +536,7 @@ class Kernel:
         stream: _StreamLike | None = None,
         threadgroup_memory: dict[str, int] | None = None,
         strides: Literal["ignore"] | None = None,
+        resources: Sequence[Any] | None = None,  # a list or a tuple
         out: Any = None,  # (shape, dtype), several of them, or a parameter's Array
         **kwargs: Any,
     ) -> Any: ...  # None; with out= an Array, or a tuple of them
@@ -547,6 +550,7 @@ class Kernel:
         stream: _StreamLike | None = None,
         threadgroup_memory: dict[str, int] | None = None,
         strides: Literal["ignore"] | None = None,
+        resources: Sequence[Any] | None = None,
         out: Any = None,
         **kwargs: Any,
     ) -> KernelCount: ...
@@ -560,6 +564,7 @@ class Kernel:
         stream: _StreamLike | None = None,
         threadgroup_memory: dict[str, int] | None = None,
         strides: Literal["ignore"] | None = None,
+        resources: Sequence[Any] | None = None,
         out: Any = None,
         **kwargs: Any,
     ) -> float: ...

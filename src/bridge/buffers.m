@@ -188,6 +188,12 @@ bridge_buffer_contents(bridge_buffer *buffer)
     return [buffer_object(buffer) contents];
 }
 
+uint64_t
+bridge_buffer_gpu_address(bridge_buffer *buffer)
+{
+    return [buffer_object(buffer) gpuAddress];
+}
+
 bridge_storage
 bridge_buffer_storage(bridge_buffer *buffer)
 {

@@ -162,7 +162,12 @@ static void
 note_view(id<MTLComputeCommandEncoder> encoder, const bridge_argument *argument)
 {
 #ifndef __APPLE__
-    if (argument->is_empty || argument->nbytes != 0) {
+    if (argument->is_resource) {
+        softmetal_note_resource(encoder, argument->index,
+                                argument->offset_bytes - argument->nbytes_before,
+                                argument->nbytes);
+    }
+    else if (argument->is_empty || argument->nbytes != 0) {
         softmetal_note_view(encoder, argument->index, argument->nbytes_before,
                             argument->is_empty ? 0 : argument->nbytes);
     }
@@ -178,6 +183,13 @@ set_arguments(id<MTLComputeCommandEncoder> encoder, const bridge_argument *argum
         const bridge_argument *argument = &arguments[i];
         if (argument->is_threadgroup) {
             [encoder setThreadgroupMemoryLength:argument->nbytes atIndex:argument->index];
+        }
+        else if (argument->is_resource) {
+            [encoder useResource:buffer_object(argument->buffer)
+                           usage:argument->is_read_only
+                                     ? MTLResourceUsageRead
+                                     : MTLResourceUsageRead | MTLResourceUsageWrite];
+            note_view(encoder, argument);
         }
         else if (argument->buffer != NULL) {
             [encoder setBuffer:buffer_object(argument->buffer)

@@ -144,6 +144,7 @@ bool bridge_handle_is_buffer(const void *handle);
 
 size_t bridge_buffer_nbytes(bridge_buffer *buffer);
 void *bridge_buffer_contents(bridge_buffer *buffer); /* CPU address; NULL for private storage */
+uint64_t bridge_buffer_gpu_address(bridge_buffer *buffer); /* of byte 0 */
 bridge_storage bridge_buffer_storage(bridge_buffer *buffer);
 /* Does Metal itself keep commands that use the buffer in order, within one queue?  No, where it
  * does not say so. */
@@ -299,9 +300,11 @@ bridge_status bridge_kernel_new(bridge_library *library, const char *function,
 void bridge_kernel_release(bridge_kernel *kernel); /* NULL is allowed */
 
 /* What is bound at an index: part of a buffer, up to 4096 bytes that are copied, or room in
- * threadgroup memory. */
+ * threadgroup memory.  Or part of a buffer that the kernel reaches by an address in another one. */
 typedef struct bridge_argument {
-    unsigned index;
+    unsigned index;        /* of a resource: the caller's number of it, for the checker */
+    bool is_resource;      /* made resident, and bound nowhere */
+    bool is_read_only;     /* a resource: the kernel writes nothing there */
     bool is_threadgroup;   /* `nbytes` of threadgroup memory, a multiple of 16 */
     bridge_buffer *buffer; /* NULL: bytes, or threadgroup memory */
     size_t offset_bytes;   /* of the buffer */

@@ -155,9 +155,8 @@ add_operand(kernel_call *call, metal_storage *storage, bool is_written)
     call->operands[call->operand_count++] = (work_operand){storage, is_written};
 }
 
-/* How many bytes items in any strides reach, in all and before the first item. */
-static void
-set_reach(const ArrayObject *array, bridge_argument *argument)
+void
+kernel_argument_set_reach(const ArrayObject *array, bridge_argument *argument)
 {
     int64_t low, high;
     strided_layout layout;
@@ -216,7 +215,7 @@ bind_items(const binding *to, const ArrayObject *array)
     argument->buffer = storage->handle;
     argument->offset_bytes = (size_t)array->byte_offset;
     if (args_is_given(call->launch[LAUNCH_strides])) {
-        set_reach(array, argument);
+        kernel_argument_set_reach(array, argument);
     }
     else {
         argument->nbytes = (size_t)array_nbytes(array);
@@ -319,12 +318,10 @@ bind_cpu(const binding *to, PyObject *value)
     return result;
 }
 
-/* `*out` is an Array of the same bytes, owned by `kept`.  The stream waits for the work of the
- * framework, or the CPU does: as from_dlpack with stream=.  0 and NULL: a copy is needed. */
-static int
-import_value(const binding *to, PyObject *value, ArrayObject **out)
+/* The stream waits for the work of the framework, or the CPU does: as from_dlpack with stream=. */
+int
+kernel_call_import(kernel_call *call, PyObject *value, ArrayObject **out)
 {
-    kernel_call *call = to->call;
     import_request request = {.copy = 0, .order = {.stream = call->stream}};
     PyObject *array = asarray_import(call->state, value, &request);
     *out = NULL;
@@ -345,7 +342,7 @@ bind_tensor(const binding *to, PyObject *value)
 {
     kernel_call *call = to->call;
     ArrayObject *array;
-    if (import_value(to, value, &array) < 0) {
+    if (kernel_call_import(call, value, &array) < 0) {
         return -1;
     }
     if (array == NULL || array_storage(array)->is_host_memory) {
@@ -363,7 +360,7 @@ bind_buffer(const binding *to, PyObject *value)
     if (buffer_open_storage(kernel_subject(to->parameter), buffer_cast(value)) == NULL) {
         return -1;
     }
-    if (import_value(to, value, &array) < 0) {
+    if (kernel_call_import(to->call, value, &array) < 0) {
         return -1;
     }
     if (array == NULL) {

@@ -6,19 +6,20 @@
  *       └──┴────► values[]: one object a parameter                kernel_signature.c
  *                   │                                           kernel_outputs.c: those of out=
  *                   ├─► arguments[]: what Metal binds             kernel_arguments.c
- *                   ├─► operands[]: the buffers in use            kernel_arguments.c
+ *                   ├─► operands[]: the buffers in use            kernel_resources.c: those of resources=
  *                   └─► kept[], rooms[], guests[]: what is held   kernel_arguments.c
  *                         │
  *                         └─► a grid, a command buffer            kernel_launch.c
  *
- * Owns:    its stream, `kept` and `rooms`, until the call ends.
+ * Owns:    its stream, `kept`, `rooms` and `lists`, until the call ends.
  * Threads: the GIL is held; released while submitting and waiting.
- * Cost:    nothing is allocated for Arrays and numbers, and nothing here is cleared that is not
- *          used.
+ * Cost:    nothing is allocated for Arrays and numbers that are arguments, and nothing here is
+ *          cleared that is not used.
  */
 #ifndef MD_KERNEL_CALL_H
 #define MD_KERNEL_CALL_H
 
+#include "array/array.h"
 #include "kernels/kernel_object.h"
 #include "metal/work.h"
 
@@ -31,7 +32,8 @@
     X(stream) \
     X(threadgroup_memory) \
     X(strides) \
-    X(out)
+    X(out) \
+    X(resources)
 
 #define LAUNCH_AS_ENUM(name) LAUNCH_##name,
 enum { LAUNCH_KEYWORD_LIST(LAUNCH_AS_ENUM) LAUNCH_KEYWORDS };
@@ -53,11 +55,19 @@ typedef struct kernel_call {
     PyObject *outputs; /* owned: what the call returns; NULL: nothing was asked for by out= */
     PyObject *launch[LAUNCH_KEYWORDS];        /* borrowed; NULL: not given */
     PyObject *values[KERNEL_MOST_PARAMETERS]; /* borrowed; NULL: not given */
-    bridge_argument arguments[KERNEL_MOST_PARAMETERS];
-    work_operand operands[KERNEL_MOST_BUFFERS]; /* one a parameter that has a buffer */
-    PyObject *kept[KERNEL_MOST_BUFFERS];        /* owned */
-    metal_storage *rooms[KERNEL_MOST_BUFFERS];  /* owned (+1); for Arrays without items */
-    kernel_guest guests[KERNEL_MOST_BUFFERS];
+    /* One a parameter that has a buffer, and one a resource: those of `few`, or of `lists`. */
+    bridge_argument *arguments;
+    work_operand *operands;
+    PyObject **kept; /* each owned */
+    kernel_guest *guests;
+    struct {
+        bridge_argument arguments[KERNEL_MOST_PARAMETERS];
+        work_operand operands[KERNEL_MOST_BUFFERS];
+        PyObject *kept[KERNEL_MOST_BUFFERS];
+        kernel_guest guests[KERNEL_MOST_BUFFERS];
+    } few;
+    void *lists;                               /* owned; NULL: there are no resources */
+    metal_storage *rooms[KERNEL_MOST_BUFFERS]; /* owned (+1); for Arrays without items */
     char numbers[KERNEL_MOST_BUFFERS][KERNEL_NUMBER_MAX]; /* by parameter's place */
 } kernel_call;
 
@@ -75,6 +85,18 @@ int kernel_call_add_outputs(kernel_call *call);
 /* kernel_arguments.c: fill `arguments` and what they need.  -1 with TypeError, ValueError,
  * OverflowError, BufferError, or what a foreign tensor raised. */
 int kernel_call_bind(kernel_call *call);
+
+/* kernel_arguments.c: an Array of the same bytes, borrowed from `kept`; the stream waits for the work of the
+ * object's framework.  0 and NULL: a copy is needed.  -1 with what the object raised. */
+int kernel_call_import(kernel_call *call, PyObject *value, ArrayObject **out);
+/* kernel_arguments.c: how many bytes the items reach, and how many of them lie before the first. */
+void kernel_argument_set_reach(const ArrayObject *array, bridge_argument *argument);
+
+/* kernel_resources.c: room for what resources= names, before kernel_call_bind.  -1 with TypeError or
+ * MemoryError. */
+int kernel_call_make_room(kernel_call *call);
+/* kernel_resources.c, after it: what resources= names, among `arguments` and `operands`.  -1 alike. */
+int kernel_call_bind_resources(kernel_call *call);
 
 /* kernel_grid.c: room in threadgroup memory, among the arguments.  -1 with TypeError or
  * ValueError. */

@@ -60,6 +60,11 @@ begin_call(kernel_call *call, PyObject *kernel)
     call->state = state_of(kernel);
     call->stream = NULL;
     call->outputs = NULL;
+    call->lists = NULL;
+    call->arguments = call->few.arguments;
+    call->operands = call->few.operands;
+    call->kept = call->few.kept;
+    call->guests = call->few.guests;
     call->argument_count = call->operand_count = 0;
     call->kept_count = call->room_count = call->guest_count = 0;
 }
@@ -73,6 +78,7 @@ end_call(kernel_call *call)
     for (int i = 0; i < call->room_count; i++) {
         storage_release(call->rooms[i]); /* the work keeps it */
     }
+    PyMem_Free(call->lists);
     stream_release(call->stream);
 }
 
@@ -184,7 +190,8 @@ run(kernel_call *call, double *seconds)
     bridge_grid grid;
     uint64_t value;
     int has_threads = kernel_call_read_grid(call, &grid);
-    if (has_threads < 0 || choose_stream(call) < 0 || kernel_call_bind(call) < 0) {
+    if (has_threads < 0 || choose_stream(call) < 0 || kernel_call_bind(call) < 0 ||
+        kernel_call_bind_resources(call) < 0) {
         return -1;
     }
     if (has_threads == 0) {

@@ -150,7 +150,8 @@ set_keyword(kernel_call *call, PyObject *name, PyObject *value)
         return refuse(call->kernel,
                       "%U: there is no argument '%U'; it takes (%U), and for the launch n, "
                       "threads (a grid in threads), groups (a grid in threadgroups), group (a "
-                      "threadgroup, or block), stream, threadgroup_memory, strides and out.",
+                      "threadgroup, or block), stream, threadgroup_memory, strides, out and "
+                      "resources.",
                       name);
     }
     if (*place != NULL) {
@@ -203,7 +204,7 @@ kernel_call_read(kernel_call *call, PyObject *const *args, Py_ssize_t nargs, PyO
             return -1;
         }
     }
-    if (kernel_call_add_outputs(call) < 0) {
+    if (kernel_call_make_room(call) < 0 || kernel_call_add_outputs(call) < 0) {
         return -1;
     }
     for (Py_ssize_t i = 0; i < Py_SIZE(self); i++) {

@@ -285,7 +285,7 @@ reserve(const bridge_buffer *buffer)
 
 int
 tracking_prepare_locked(const metal_stream *stream, const work_operand *operands, int count,
-                        tracking_before before[TRACKING_MOST_BEFORE])
+                        tracking_before *before)
 {
     int total = 0;
     for (int i = 0; i < count; i++) {

@@ -57,8 +57,6 @@ void tracking_forget(const bridge_buffer *buffer);
 
 /* ---- for work.c, which holds LOCK_TRACKING round those named `_locked` ---- */
 
-#define WORK_MAX_OPERANDS 31 /* SPEC MTLComputeCommandEncoder: buffers of a kernel */
-
 /* Operands may have one buffer in common, by one storage or by storages of several owners: the order
  * goes by the buffer, and each of the storages is kept alive. */
 typedef struct work_operand {
@@ -73,12 +71,10 @@ typedef struct tracking_before {
     const bridge_buffer *buffer;
 } tracking_before;
 
-#define TRACKING_MOST_BEFORE (WORK_MAX_OPERANDS * TRACKING_MARKS)
-
-/* Make room for the records of a piece on `stream`, and list what it must wait for: returns how
- * much that is.  -1: there is no memory, and nothing to undo. */
+/* Make room for the records of a piece on `stream`, and list what it must wait for, TRACKING_MARKS an
+ * operand at most: returns how much that is.  -1: there is no memory, and nothing to undo. */
 int tracking_prepare_locked(const metal_stream *stream, const work_operand *operands, int count,
-                            tracking_before before[TRACKING_MOST_BEFORE]);
+                            tracking_before *before);
 /* The piece is not submitted after all. */
 void tracking_cancel_locked(const work_operand *operands, int count);
 /* It is: as `value`, and it waits for all that was listed. */

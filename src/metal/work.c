@@ -6,6 +6,12 @@
 
 #include "metal/locks.h"
 
+typedef struct piece_use {
+    metal_storage *storage; /* owned (+1) */
+    bridge_buffer *handle;  /* at the end, when its command buffer still keeps it ... */
+    uint32_t owner;         /* ... and tracking_let_go */
+} piece_use;
+
 /* One piece, from its submission to its clean-up. */
 typedef struct piece {
     metal_stream *stream; /* owned (+1) */
@@ -13,7 +19,7 @@ typedef struct piece {
     uint64_t value;
     uint64_t number; /* in the timeline; 0: none is open */
     int count;
-    metal_storage *uses[]; /* each owned (+1) */
+    piece_use uses[];
 } piece;
 
 /* ---- how long it takes ---- */
@@ -71,8 +77,6 @@ clean_up(void *context, bridge_commands *commands, bridge_status status,
 {
     piece *done = context;
     bool has_failed = status != BRIDGE_OK;
-    bridge_buffer *handles[WORK_MAX_OPERANDS]; /* their command buffer still keeps them */
-    uint32_t owners[WORK_MAX_OPERANDS];
     if (has_failed) {
         stream_note_failure(done->stream, error);
     }
@@ -81,14 +85,16 @@ clean_up(void *context, bridge_commands *commands, bridge_status status,
     /* A failed command buffer may have signalled nothing, and other queues wait. */
     bridge_event_raise(done->stream->event, done->value);
     for (int i = 0; i < done->count; i++) {
-        handles[i] = done->uses[i]->handle;
+        piece_use *use = &done->uses[i];
+        use->handle = use->storage->handle;
         /* for the thread that takes it from the pool, or finds nothing in flight */
-        WATCH_LEAVE(handles[i]);
-        owners[i] = tracking_let_go(handles[i]);
-        storage_release(done->uses[i]);
+        WATCH_LEAVE(use->handle);
+        use->owner = tracking_let_go(use->handle);
+        storage_release(use->storage);
     }
     for (int i = 0; i < done->count; i++) {
-        tracking_end(handles[i], done->stream, done->value, has_failed, owners[i]);
+        const piece_use *use = &done->uses[i];
+        tracking_end(use->handle, done->stream, done->value, has_failed, use->owner);
     }
     stream_complete(done->stream, done->value);
     stream_release(done->stream);
@@ -199,7 +205,7 @@ commit(bridge_commands *commands, piece *work, const work_operand *operands, boo
     }
     for (int i = 0; i < work->count; i++) {
         storage_retain(operands[i].storage);
-        work->uses[i] = operands[i].storage;
+        work->uses[i].storage = operands[i].storage;
     }
     tracking_begin_locked(operands, work->count, work->stream, value);
     stream_retain(work->stream);
@@ -213,7 +219,7 @@ static bridge_status
 encode_and_commit_locked(bridge_commands *commands, piece *work, const piece_plan *plan,
                          uint64_t *value)
 {
-    tracking_before before[TRACKING_MOST_BEFORE];
+    tracking_before *before = (tracking_before *)(void *)&work->uses[plan->count];
     int count = tracking_prepare_locked(work->stream, plan->operands, plan->count, before);
     if (count < 0) {
         return BRIDGE_NO_MEMORY;
@@ -241,7 +247,9 @@ static bridge_status
 submit(metal_stream *stream, const piece_plan *plan, uint64_t *value)
 {
     *value = 0;
-    piece *work = malloc(sizeof *work + (size_t)plan->count * sizeof work->uses[0]);
+    /* Behind the uses is room for what comes first. */
+    size_t per_operand = sizeof(piece_use) + TRACKING_MARKS * sizeof(tracking_before);
+    piece *work = malloc(sizeof *work + (size_t)plan->count * per_operand);
     /* Before the lock: it blocks while the queue is full, and the clean-up wants the lock. */
     bridge_commands *commands = work == NULL ? NULL : bridge_commands_new(stream->queue);
     if (commands == NULL) {

@@ -146,6 +146,10 @@ OPEN_FACT(offset, PyLong_FromSize_t(storage->first_byte))
 OPEN_FACT(address, storage->address == NULL
                        ? Py_NewRef(Py_None)
                        : (WATCH_GIVE(storage->handle), PyLong_FromVoidPtr(storage->address)))
+OPEN_FACT(gpu_address,
+          PyLong_FromUnsignedLongLong(storage->handle == NULL
+                                          ? 0
+                                          : bridge_buffer_gpu_address(storage->handle)))
 OPEN_FACT(storage, PyUnicode_FromString(storage_mode_name(storage->mode)))
 OPEN_FACT(device, device_of_record(state_of(op), storage->device))
 #undef OPEN_FACT
@@ -219,6 +223,12 @@ static PyGetSetDef buffer_getset[] = {
         "empty buffer, since Metal has none."),
     MD_FACT(buffer, address,
             "CPU address of byte 0 as an int; None for private storage or no bytes."),
+    MD_FACT(
+        buffer, gpu_address,
+        "The GPU's address of byte 0 as an int, for pointers in what a kernel is given: an\n"
+        "Array's first item is `byte_offset` after it.  0: no bytes.  The kernel may use it\n"
+        "in a launch that has the Array among its arguments or in resources=.\n\n"
+        "Source: MTLBuffer gpuAddress."),
     MD_FACT(buffer, storage, "'shared', 'managed' or 'private'."),
     MD_FACT(buffer, device, "The Device it was made on."),
     MD_FACT(buffer, label, "The name that Metal's tools show, or None."),

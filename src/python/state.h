@@ -74,6 +74,7 @@
     X(group) \
     X(threadgroup_memory) \
     X(strides) \
+    X(resources) \
     X(out)
 
 /* What is known of a type that was imported from or exported to: see foreign_types.h. */

@@ -53,6 +53,11 @@ int softmetal_register_kernel(const char *name, softmetal_kernel *run, unsigned 
  * looks. */
 void softmetal_note_view(const void *encoder, unsigned index, size_t before, size_t nbytes);
 
+/* Say the same of the resource used last: bytes `offset` to `offset` + `nbytes` of it, which the reports call
+ * by `number`. */
+void softmetal_note_resource(const void *encoder, unsigned number, size_t offset,
+                             size_t nbytes);
+
 /* What a kernel was given at an index, where its parameter does not say so. */
 typedef struct softmetal_given {
     unsigned index;

@@ -15,6 +15,7 @@
 #include "softmetal/torch/metal.h"
 #include "without_mac/softmetal_turn.h"
 
+#include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -183,12 +184,16 @@ static bool
 encode_kernel(void *commands, void *kernel, const metal_argument *arguments, int count,
               const size_t threads[3], const size_t group[3])
 {
-    bridge_argument bound[KERNEL_MOST_BUFFERS];
+    bridge_argument *bound = malloc((size_t)(count + 1) * sizeof *bound);
+    if (bound == NULL) {
+        return false;
+    }
     bridge_grid grid = {.size = {threads[0], threads[1], threads[2]},
                         .group = {group[0], group[1], group[2]}};
     for (int i = 0; i < count; i++) {
         const metal_argument *argument = &arguments[i];
         bound[i] = (bridge_argument){.index = argument->index,
+                                     .is_resource = argument->is_resource,
                                      .buffer = argument->range.handle,
                                      .offset_bytes = argument->range.offset,
                                      .bytes = argument->bytes,
@@ -197,6 +202,7 @@ encode_kernel(void *commands, void *kernel, const metal_argument *arguments, int
     }
     bool is_encoded = bridge_encode_kernel(commands, false, kernel_cast(kernel)->kernel, bound,
                                            count, &grid) == BRIDGE_OK;
+    free(bound);
     if (is_encoded) {
         softmetal_host_encoded(commands); /* as above */
         tell_what_is_given(commands, arguments, count);

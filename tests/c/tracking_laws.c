@@ -166,7 +166,7 @@ check_all_before(int buffer, bool is_written, uint64_t before)
 static void
 submit(int buffer, piece *work)
 {
-    tracking_before marks[TRACKING_MOST_BEFORE];
+    tracking_before marks[TRACKING_MARKS];
     metal_stream *stream = &streams[pick(0, STREAMS - 1)];
     bool is_written = pick(0, 2) == 0;
     metal_storage storage = {.handle = handle_of(buffer)};
@@ -313,7 +313,7 @@ finish_all(void)
     /* Work that was not handed over leaves nothing either, though it names a buffer twice. */
     metal_storage storage = {.handle = handle_of(0)};
     const work_operand operands[] = {{&storage, false}, {&storage, true}};
-    tracking_before marks[TRACKING_MOST_BEFORE];
+    tracking_before marks[2 * TRACKING_MARKS];
     CHECK(tracking_prepare_locked(&streams[0], operands, 2, marks) == 0);
     tracking_cancel_locked(operands, 2);
     CHECK(tracking_is_quiet(NULL));

@@ -264,7 +264,7 @@ def test_arguments_are_not_kept_by_a_call_that_is_refused(fill):
 
 
 def test_the_doc_names_every_keyword():
-    for name in ("n", "threads", "groups", "group", "stream", "threadgroup_memory", "strides"):
+    for name in ("n", "threads", "groups", "group", "stream", "threadgroup_memory", "strides", "resources"):
         assert re.search(rf"^{name}\b|, {name} : ", md.Kernel.__doc__, re.MULTILINE), name
 
 
@@ -278,7 +278,7 @@ for device, mine, other in ((first, a, b), (second, b, a)):
     assert kernel.device == device
     kernel(mine, n=3)
     assert mine.tolist() == [1, 1, 1]
-    for arguments, keywords in (((other,), {}), ((mine,), {"stream": md.Stream(other.device)})):
+    for arguments, keywords in (((other,), {}), ((mine,), {"stream": md.Stream(other.device)}), ((mine,), {"resources": [other]})):
         try:
             kernel(*arguments, n=3, **keywords)
         except ValueError as error:
@@ -291,6 +291,8 @@ def test_the_arguments_and_the_stream_are_of_the_kernels_device():
     assert output_of(TWO_DEVICES, SOFTMETAL_DEVICES="unified,unified").splitlines() == [
         "one: argument 'x': the array is on metal:1, the kernel on metal:0; copy it there with to_device('metal:0').",
         "one: the stream is on metal:1, the kernel on metal:0; give a stream of its device.",
+        "one: resources[0] is on metal:1, the kernel on metal:0; copy it there with to_device('metal:0').",
         "one: argument 'x': the array is on metal:0, the kernel on metal:1; copy it there with to_device('metal:1').",
         "one: the stream is on metal:0, the kernel on metal:1; give a stream of its device.",
+        "one: resources[0] is on metal:0, the kernel on metal:1; copy it there with to_device('metal:1').",
     ]

@@ -126,6 +126,47 @@ def test_what_each_math_mode_makes_of_sums_nans_and_functions(math):
     assert math != "safe" or off < 4 * 2**-23
 
 
+REACHED = (
+    HEAD
+    + """
+struct Args { device float *x%s; const device float *y%s; array<device float *, 2> more%s; uint n; };
+kernel void reach(constant Args &a, uint i [[thread_position_in_grid]])
+{ if (i < a.n) { a.x[i] += a.y[i]; a.more[1][i] = a.more[0][i]; } }"""
+)
+
+
+@pytest.mark.parametrize(
+    "ids", [("", "", ""), (" [[id(0)]]", " [[id(1)]]", " [[id(2)]]"), (" [[id(5)]]", " [[id(0)]]", " [[id(1)]]")]
+)
+@pytest.mark.parametrize("way", ["value", "buffer"])
+def test_pointers_lead_to_what_is_resident(ids, way):
+    """Members lie as in C, whatever their ids; work on what is reached is ordered, on two streams and on one."""
+    kernel = md.kernel(REACHED % ids)
+    print(*kernel.arguments, sep="\n")
+    x, y, z, w = (md.full(COUNT + 4, float(value))[4:] for value in range(4))
+    dtype = np.dtype([("x", "u8"), ("y", "u8"), ("more", "u8", (2,)), ("n", "u4")], align=True)
+    place = [array.buffer.gpu_address + array.byte_offset for array in (x, y, z, w)]
+    args = np.array([(place[0], place[1], tuple(place[2:]), COUNT)], dtype)
+    given = args[0] if way == "value" else md.asarray(args.view("u1"))
+    stream = md.Stream()
+    for _ in range(3):
+        kernel(given, n=COUNT, resources=[x, y.as_readonly(), z, w])
+        kernel(given, n=COUNT, resources=[x, y.as_readonly(), z, w], stream=stream)
+        kernel(given, n=COUNT, resources=[x, y.as_readonly(), z, w], stream=stream)
+    assert set(x.tolist()) == {9.0} and set(w.tolist()) == {2.0}
+
+
+@pytest.mark.parametrize(
+    "parameter",
+    ["device float *device *p", "device float *constant *p", "device float *device &p", "constant ulong *p"],
+)
+def test_which_tables_of_pointers_the_compiler_takes(parameter):
+    """For a person to judge: a pointer to pointers, which pages do not speak of."""
+    use = "((device float *)p[0])[i]" if "ulong" in parameter else "p[i]" if "&" in parameter else "p[0][i]"
+    source = f"{HEAD}kernel void table({parameter}, device float *out, uint i [[thread_position_in_grid]]) {{ out[i] = {use}; }}"
+    attempt(parameter, lambda: md.kernel(source).arguments)
+
+
 def test_the_first_error_names_its_line():
     with pytest.raises(md.CompileError) as caught:
         md.kernel(HEAD + "kernel void broken(device float *x)\n{\n    x[0] = nowhere;\n}\n")

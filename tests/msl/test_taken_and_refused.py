@@ -19,6 +19,10 @@ def body(text):
     return f"kernel void k(device float *x, uint i [[thread_position_in_grid]]) {{ {text} }}"
 
 
+def of_a_buffer(parameter):
+    return f"kernel void k({parameter}, device float *x) {{ x[0] = 1; }}"
+
+
 def atomic(kind, call):
     """A kernel of one atomic operation; T is the type's plain one."""
     call = call.replace("(", "_explicit(", 1) if "_explicit" not in call else call
@@ -65,6 +69,13 @@ OTHERS = {
     "no threads": ("[[@max_total_threads_per_threadgroup(0)]] " + body("x[i] = 1;"), "must be 1 or more"),
     "no threads, by a name": ("constant int n = 0; [[kernel, @max_total_threads_per_threadgroup(n)]] void k(device float *x) {}", "out of bounds"),
     "a position twice": (body("x[i] = j;").replace(") {", ", uint j [[@thread_position_in_grid]]) {"), "given to two parameters"),
+    # 2.13, 4, 5.2: pointers in buffers
+    "a threadgroup's pointer in a buffer": ("struct S { float n; @threadgroup float *t; };" + of_a_buffer("constant S &s"), "a pointer to threadgroup memory cannot be used in a buffer"),
+    "a thread's pointer in a buffer": ("struct S { @thread float *t; };" + of_a_buffer("device S *s"), "a pointer to thread memory cannot be used in a buffer"),
+    "in a structure's structure": ("struct A { @threadgroup float *t[2]; }; struct S { A a[3]; };" + of_a_buffer("const device S &s"), "threadgroup memory cannot be used in a buffer"),
+    "a pointer to a thread's pointers": (of_a_buffer("@thread float *constant *s"), "a pointer to thread memory cannot be used in a buffer"),
+    "a pointer of no space": ("struct S { float @*t; };" + of_a_buffer("constant S &s"), "must have explicit address space qualifier"),
+    "an id of two members": ("struct S { device float *a [[id(2)]]; device float *b [[@id(2)]]; };" + of_a_buffer("constant S &s"), "cannot reserve 'id' resource location at index 2"),
     # 2.4, 6.7, 6.9: matrices and functions of SIMD-groups
     "a matrix of integers": (body("simdgroup_matrix<int, 8, 8> @m; simdgroup_load(m, (device int *)x);"), "Metal has matrices"),
     "a structure of a lane": ("struct S { float a; };" + body("S s = {x[i]}; x[i] = @simd_broadcast(s, 0).a;"), "for each field"),
@@ -183,6 +194,23 @@ TAKEN_AS_KERNELS = [
     body("static_assert(!is_same_v<device float *, thread float *> && is_same_v<device float *, device float *>); x[i] = metal::is_same_v<device int *, threadgroup int *>;"),
     "template <class T> constexpr constant bool differ = !is_same<device T *, const threadgroup T *>::value && !metal::is_same<device T &, thread T &>();"
     "static_assert(differ<float>, \"\"); typedef device float *there; static_assert(!is_same_v<there, thread float *>, \"\");" + body("x[i] = differ<int>;"),
+    # 2.1: an overload for bfloat, where the library had none
+    "using metal::max; bfloat max(bfloat a, bfloat b) { return a > b ? a : b; }" + body("x[i] = max(bfloat(x[i]), bfloat(1)) + max(x[i], 2.0f);"),
+    # 2.13, 5.2: pointers in buffers
+    *(
+        "struct S { device float *x [[id(0)]]; constant uint &n [[id(1)]]; array<device int *, 3> a [[id(2)]]; const device half *b[2] [[id(5)]]; };"
+        "struct T { S s[2]; device S *next; device T *self; ulong u; }; template <class V> struct W { device V *v; };"
+        f"kernel void k({parameter}, device float *x, uint i [[thread_position_in_grid]]) {{ x[i] = {use}; }}"
+        for parameter, use in (
+            ("constant S &s", "s.x[i] + s.n + s.a[1][i] + s.b[1][i]"),
+            ("device const T *t", "t->next->x[i] + t->self->s[1].x[i] + ((device float *)t->u)[i]"),
+            ("device float *device *p", "p[1][i]"),
+            ("const device float *constant *p", "p[1][i]"),
+            ("device W<float> &w", "w.v[i]"),
+        )
+    ),
+    # 5.2: pointers of structures that no buffer holds
+    "struct S { threadgroup float *t; thread int *p; };" + body("threadgroup float t[4]; int n = 0; S s{t, &n}; x[i] = s.t[0] + *s.p;"),
     # 5: kernels beside functions of their name
     "float k(float a) { return a; }" + body("x[i] = k(x[i]);"),
     "template <class T> T k(T a) { return a; } int k(int a, int b) { return a + b; }" + body("x[i] = k(x[i]) + k(1, 2);"),

@@ -509,37 +509,6 @@ def test_what_is_not_supported_is_told_by_the_kernel_that_needs_it(feature):
         translation.kernel_text("f", {})
 
 
-@pytest.mark.parametrize(
-    ("parameters", "is_refused"),
-    [
-        ("constant A &a", True),
-        ("const device A *a", True),
-        ("constant B *b", True),
-        ("constant C<int> &c", True),
-        ("constant D &d", True),
-        ("device A *a", False),
-        ("constant E &e", False),
-        ("device float *x, constant uint &n", False),
-    ],
-)
-def test_a_pointer_that_only_the_cpu_could_write_is_refused(parameters, is_refused):
-    """Also in the struct of a struct; not where the kernel can write it, and not a typedef or a member function."""
-    source = """struct A { uint n; device float *x; };
-    struct B { A a[2]; };
-    template <class T> struct C { const device T *x [[id(0)]]; };
-    struct D { device float &x; };
-    struct E { typedef device float *P; static constant float *table; device float *of(device float *x) { return x; } uint n; };
-    """
-    translation = Translation(f"{source}kernel void f({parameters}) {{ threadgroup float t; thread A a{{1, 0}}; }}")
-    if not is_refused:
-        translation.kernel_text("f", {})
-        return
-    with pytest.raises(
-        SourceError, match=r"^program_source:[134]:\d+: error: the kernel 'f' reads a pointer in a struct"
-    ):
-        translation.kernel_text("f", {})
-
-
 # ---- directives ----
 
 

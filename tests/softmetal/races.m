@@ -340,3 +340,60 @@ CASE(races_are_not_looked_for_if_the_setting_says_so)
     commit_fill(scene.queue, scene.buffer);
     read_bytes(scene.buffer);
 }
+
+/* ---- what a kernel reaches ---- */
+
+static void
+touch_nothing(void *const *arguments, const size_t grid[3])
+{
+    (void)arguments, (void)grid;
+}
+
+static id<MTLCommandBuffer>
+commit_use(struct scene scene, MTLResourceUsage usage)
+{
+    CHECK(softmetal_register_kernel("reach", touch_nothing, 0) == 0);
+    id<MTLDevice> device = [scene.queue device];
+    id<MTLLibrary> library = [device newLibraryWithSource:text_of("reach")
+                                                  options:nil
+                                                    error:NULL];
+    id<MTLFunction> function = [library newFunctionWithName:text_of("reach")];
+    id<MTLCommandBuffer> commands = [scene.queue commandBuffer];
+    id<MTLComputeCommandEncoder> compute = [commands computeCommandEncoder];
+    [compute setComputePipelineState:[[device newComputePipelineStateWithFunction:function
+                                                                            error:NULL]
+                                         autorelease]];
+    [compute useResource:scene.buffer usage:usage];
+    dispatch(compute, 1);
+    [compute endEncoding];
+    [commands commit];
+    [function release];
+    [library release];
+    return commands;
+}
+
+/* The CPU may read meanwhile what the kernel reads, and not write it. */
+REPORTS("race", a_resource_counts_as_its_usage_says)
+{
+    struct scene scene = open_scene(0);
+    id<MTLCommandBuffer> commands = commit_use(scene, MTLResourceUsageRead);
+    CHECK([scene.buffer gpuAddress] == (uint64_t)(uintptr_t)[scene.buffer contents]);
+    read_bytes(scene.buffer);
+    CHECK(softmetal_reports("race") == 0);
+    write_bytes(scene.buffer);
+    [commands waitUntilCompleted];
+}
+
+REPORTS("race", the_cpu_reads_a_resource_that_a_kernel_may_write)
+{
+    struct scene scene = open_scene(0);
+    id<MTLCommandBuffer> commands =
+        commit_use(scene, MTLResourceUsageRead | MTLResourceUsageWrite);
+    read_bytes(scene.buffer);
+    [commands waitUntilCompleted];
+}
+
+REPORTS("argument", a_resource_of_no_usage)
+{
+    [commit_use(open_scene(0), 0) waitUntilCompleted];
+}

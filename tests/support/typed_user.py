@@ -115,7 +115,7 @@ def use_buffers(buffer: md.Buffer) -> None:
     buffer.fill(0)
     buffer.copy_from(bytes(64))
     buffer.copy_to(bytearray(64))
-    assert_type((buffer.size, buffer.offset, buffer.handle), tuple[int, int, int])
+    assert_type((buffer.size, buffer.offset, buffer.handle, buffer.gpu_address), tuple[int, int, int, int])
     assert_type(buffer.address, int | None)
     assert_type(buffer.storage, Storage)
     assert_type((buffer.device, buffer.label), tuple[md.Device, str | None])

@@ -141,6 +141,43 @@ def test_random_calls_bind_what_torch_binds(torch, settings, checked, count):
     assert softmetal.reports() == before
 
 
+LISTS = """#include <metal_stdlib>
+struct Inputs { metal::array<device float *, 40> at; };
+kernel void total(device float *out, constant Inputs &inputs, constant uint &count, uint i [[thread_position_in_grid]])
+{
+    for (uint k = 0; k < count; k++) { out[i] += inputs.at[k][i]; inputs.at[k][i] = k; }
+}
+kernel void first(device float *out, device Inputs &inputs, uint i [[thread_position_in_grid]]) { out[i] = inputs.at[0][i]; }
+"""
+
+
+@pytest.mark.parametrize("checked", [0, 1])
+def test_a_list_of_tensors_is_a_table_of_their_addresses(torch, settings, checked):
+    """Read and written where they begin; what was dropped lives on, and the launch's own rules hold."""
+    settings(kernel_check=checked, latency_us=20_000)
+    library = torch.mps.compile_shader(LISTS)
+    whole = torch.rand(40, 8, device="mps")
+    before, out = whole.cpu(), torch.zeros(8, device="mps")
+    library.total(out, list(whole.unbind(0)), 40)
+    library.total(out, tuple(torch.ones(8, device="mps") for _ in range(40)), 40)
+    torch.testing.assert_close(out.cpu(), before.sum(0) + 40)
+    assert torch.equal(whole.cpu(), torch.arange(40.0)[:, None].expand(40, 8))
+    library.first(out, [whole[3], torch.empty(0, device="mps")] + [out] * 38)
+    assert out.tolist() == [3.0] * 8
+
+
+def test_past_a_tensor_of_a_list_is_outside(torch, settings, request):
+    settings(kernel_check=1, validation_mode="log")
+    library = torch.mps.compile_shader(LISTS.replace("inputs.at[0][i]", "inputs.at[1][i + 1]"))
+    out = torch.zeros(8, device="mps")
+    with pytest.raises(
+        RuntimeError, match=r"reads outside its memory: bytes 32 to 35 of resource 1, which has 32 bytes"
+    ):
+        library.first(out, [out] + [torch.zeros(8, device="mps") for _ in range(39)])
+        torch.mps.synchronize()
+    request.node.stash[plugin._reports_before] = softmetal.reports()
+
+
 # ---- what is refused ----
 
 PAIR = "kernel void f(device float *x, constant float &y, uint i [[thread_position_in_grid]]) { x[i] = y; }"
@@ -158,7 +195,10 @@ REFUSED = [
     ("f(x, [])", RuntimeError, "Empty list/tuple"),
     ("f(x, [1, 2.5])", RuntimeError, "Unable to cast 2.5"),
     ("f(x, ['a'])", RuntimeError, "Unexpected argument types"),
-    ("f(x, [x])", RuntimeError, "argument buffer"),
+    ("f(x, [x, 1])", RuntimeError, "A list of tensors has tensors alone"),
+    ("f(x, [1, x])", RuntimeError, "Unable to cast"),
+    ("f(x, [x, cpu])", RuntimeError, "argument 1 of f is a tensor on cpu"),
+    ("f(x, [x] * 513)", RuntimeError, "has 4104 bytes"),
     ("f(x, 2**63)", RuntimeError, "to 64 bits"),
     ("f(x, [1.0] * 1025)", RuntimeError, "has 4100 bytes"),
     ("f(x, 1.0, *[1] * 30)", RuntimeError, "32 arguments are given"),

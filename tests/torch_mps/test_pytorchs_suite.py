@@ -51,7 +51,6 @@ FAILS = {
     "it starts a Python that has torch as it was built": [
         "TestFallbackWarning.test_warn_on_not_implemented_with_fallback"
     ],
-    "Metal shaders: a list of tensors as an argument buffer is refused": ["TestMetalLibrary.test_argument_buffers"],
 }
 #: Tests that pass with one torch, or behind other tests.
 MAY_PASS = (

@@ -48,6 +48,11 @@ class _Memory(NamedTuple):
     atomics: int
     most_atomics: int
 
+    @property
+    def resource(self) -> int:
+        """Its place in resources=; below 0: it is none."""
+        return -1 if self.is_threadgroup else self.number - 31  # finding.h: SOFT_FIRST_RESOURCE
+
 
 class _Row(NamedTuple):
     file: str
@@ -114,8 +119,9 @@ def _names(memories: list[_Memory]) -> list[str]:
     """The source's; of several variables in threadgroup memory that have one name, the others' have a number."""
     known: dict[tuple[int, int, int], str] = {}
     for one in sorted(memories, key=lambda one: (one.is_variable, one.number)):
-        same = [name for name in known.values() if name.partition(" ")[0] == one.name]
-        known[one.is_threadgroup, one.is_variable, one.number] = f"{one.name} ({len(same) + 1})" if same else one.name
+        name = one.name if one.resource < 0 else f"resources[{one.resource}]"
+        same = [known_as for known_as in known.values() if known_as.partition(" ")[0] == name]
+        known[one.is_threadgroup, one.is_variable, one.number] = f"{name} ({len(same) + 1})" if same else name
     return [known[one.is_threadgroup, one.is_variable, one.number] for one in memories]
 
 
@@ -128,7 +134,7 @@ def _spaces(memories: list[_Memory], kernel: str, text: str | None) -> list[str]
         listed = [
             (one.name, "threadgroup" if one.is_threadgroup else "buffer", one.number)
             for one in memories
-            if not one.is_variable
+            if not one.is_variable and one.resource < 0
         ]
         constant = {place.name for place in signatures.order(text, (kernel, listed)) if place.is_constant}
     return [
@@ -172,7 +178,7 @@ def _argument(memory: _Memory, name: str, space: str, accesses: list[AccessCount
     return ArgumentCount(
         **total(accesses),
         name=name,
-        index=memory.number,
+        index=memory.number if memory.resource < 0 else memory.resource,
         space=space,
         nbytes=memory.nbytes,
         distinct_read=memory.distinct_read,

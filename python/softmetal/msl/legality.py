@@ -9,11 +9,11 @@ and Sampler Arguments; 5.2.3.6 Kernel Function Input Attributes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from metal_dlpack.language import attributes, declarations, declarators
 from metal_dlpack.language.declarations import CLASS, FUNCTION, OTHER, Declaration, every
-from metal_dlpack.language.declarators import CLASS_KEYS, SPACES
+from metal_dlpack.language.declarators import CLASS_KEYS, SPACES, Declared
 from metal_dlpack.language.diagnostics import source_error
 from metal_dlpack.language.scalars import SCALARS, SPELLED
 from metal_dlpack.language.tokens import Tokens, joined
@@ -75,10 +75,17 @@ _HAS_A_VALUE = (
 _NO_VARIABLE = CLASS_KEYS | {"using", "namespace", "typedef", "static_assert", "_Static_assert", "friend", "sampler"}
 
 
-def refuse(tokens: Tokens, declared: list[Declaration], entries: list[Declaration], shared: list[Statement]) -> None:
+def refuse(
+    tokens: Tokens,
+    declared: list[Declaration],
+    entries: list[Declaration],
+    shared: list[Statement],
+    named: Mapping[str, list[Declaration]],
+) -> None:
     """Raise SourceError for the first construct that Metal does not have.
 
-    entries: functions that are kernels.  shared: the statements that declare threadgroup memory.
+    entries: functions that are kernels.  shared: the statements that declare threadgroup memory.  named: what each name
+    declares.
     """
     found = [
         *_refused_words(tokens),
@@ -86,11 +93,12 @@ def refuse(tokens: Tokens, declared: list[Declaration], entries: list[Declaratio
         *_refused_statics(tokens, declared, shared),
         *_refused_locals(tokens, declared),
         *_refused_functions(tokens, declared),
+        *_called_kernels(tokens, declared, entries),
         *_unqualified_pointers(tokens, declared),
     ]
     integers = Integers(tokens, declared)
     for entry in entries:
-        found += _refused_parameters(tokens, entry, integers)
+        found += [*_refused_parameters(tokens, entry, integers), *_refused_pointees(tokens, entry, integers, named)]
     if found:
         at, text = min(found)
         raise source_error(tokens, at, text)
@@ -129,8 +137,9 @@ def _refused_variables(tokens: Tokens, declared: list[Declaration]) -> Iterator[
             its = attributes.within(tokens, one.first, one.head_end)
             yield from ((given.at, _HAS_A_VALUE) for given in its if given.name == "function_constant")
         head = attributes.left_out(tokens, one.first, one.head_end)
-        if one.kind != OTHER or one.is_template or len(head) != one.head_end - one.first:
-            continue  # what has an attribute may be told by Metal
+        is_told = len(head) != one.head_end - one.first and "function_constant" not in tokens.words[one.first : one.head_end]
+        if one.kind != OTHER or one.is_template or is_told:
+            continue  # what has another attribute may be told by Metal
         names = [word for word in head if word.isidentifier()]
         if len(names) > 1 and _NO_VARIABLE.isdisjoint(head) and constants.isdisjoint(head) and one.name(tokens):
             text = f"program scope variable must reside in constant address space: write 'constant' before '{names[0]}'"
@@ -202,6 +211,18 @@ def _refused_functions(tokens: Tokens, declared: list[Declaration]) -> Iterator[
         calls = [at for at, word in enumerate(words) if word == name and words[at + 1] == "("] if is_c and name else []
         if name not in defined and any(not one.first <= at <= one.last for at in calls):
             yield one.parameters - 1, f"'{name}' is declared and defined nowhere: write the function in this source"
+
+
+def _called_kernels(
+    tokens: Tokens, declared: list[Declaration], entries: list[Declaration]
+) -> Iterator[tuple[int, str]]:
+    """A kernel that a kernel calls: by its name, where no other function has it."""
+    names = [one.name(tokens) for one in declared if one.kind == FUNCTION]
+    kernels = {name for one in entries if names.count(name := one.name(tokens)) == 1}
+    for one in entries:
+        for at in range(one.head_end, one.last):
+            if tokens.words[at] in kernels and tokens.words[at + 1] == "(" and tokens.words[at - 1] in {";", "{", "}"}:
+                yield at, f"a kernel cannot call a kernel: let both call a function with what '{tokens.words[at]}' does"
 
 
 def _names_of_types(tokens: Tokens, declared: list[Declaration]) -> set[str]:
@@ -300,6 +321,67 @@ def _refused_parameters(tokens: Tokens, entry: Declaration, integers: Integers) 
                 if before is not None and _POSITION[kind] != _POSITION[before[1]]:
                     yield first, _MIXED.format(*before, name, kind)
                 before = name, kind
+
+
+def _refused_pointees(
+    tokens: Tokens, entry: Declaration, integers: Integers, named: Mapping[str, list[Declaration]]
+) -> Iterator[tuple[int, str]]:
+    """What a kernel's buffers hold: pointers to memory of the threads, and fields of a structure with one id."""
+    assert entry.parameters is not None
+    for first, end in tokens.split(entry.parameters + 1, tokens.partner[entry.parameters]):
+        declared = declarators.read(tokens, first, end)
+        if declared is None or not declared.declarators:
+            continue
+        own = declared.declarators[0].spaces
+        if _OF_BUFFERS.isdisjoint({*own, *declared.spaces}):
+            continue
+        if not _OF_BUFFERS.isdisjoint(own):  # a pointer to pointers
+            yield from _leads_to_threads(first, declared)
+        for of_a_class in _classes(tokens, tokens.words[first : declared.type_end], named):
+            taken: set[int] = set()
+            for member, field in of_a_class:
+                if any(one.is_indirect for one in field.declarators):
+                    yield from _leads_to_threads(member.first, field)
+                for at, index in _ids(tokens, member, integers):
+                    if index in taken:
+                        yield at, f"cannot reserve 'id' resource location at index {index}: another member has it"
+                    taken.add(index)
+
+
+_OF_BUFFERS = {"device", "constant"}
+
+
+def _leads_to_threads(at: int, declared: Declared) -> Iterator[tuple[int, str]]:
+    space = next((one for one in declared.spaces if one not in _OF_BUFFERS), None)
+    if space is not None:
+        yield at, f"a pointer to {space} memory cannot be used in a buffer: write device or constant"
+
+
+def _ids(tokens: Tokens, member: Declaration, integers: Integers) -> Iterator[tuple[int, int]]:
+    for one in attributes.within(tokens, member.first, member.last):
+        index = integers.value(one.arguments) if one.name == "id" and one.arguments else None
+        if index is not None:
+            yield one.at, index
+
+
+def _classes(
+    tokens: Tokens, type_words: list[str], named: Mapping[str, list[Declaration]]
+) -> Iterator[list[tuple[Declaration, Declared]]]:
+    """The fields of each class that the words name, and of the classes of the fields; not where a name has two."""
+    ahead, known = set(type_words), set[str]()
+    while ahead:
+        known |= ahead
+        found: set[str] = set()
+        for one in [known_as[0] for name in ahead if len(known_as := named.get(name, [])) == 1]:
+            fields = []
+            for member in one.members:
+                is_field = member.kind == OTHER and tokens.words[member.first] not in {"typedef", "using", "static"}
+                declared = declarators.read(tokens, member.first, member.last) if is_field else None
+                if declared is not None:
+                    fields.append((member, declared))
+                    found |= set(tokens.words[declared.first : declared.type_end])
+            yield fields
+        ahead = found - known
 
 
 def _type_of(declared: list[str]) -> str:

@@ -195,10 +195,6 @@ class Translation:
             lack = self._lacks.get(id(one))
             if lack is not None:
                 raise source_error(self._source, lack.at, lack.sentence(kernel.name))
-        pointer = unsupported.pointer_from_the_cpu(self._source, kernel.declaration, self._by_name)
-        if pointer is not None:
-            text = f"the kernel '{kernel.name}' reads a pointer in a struct, which no argument can give: "
-            raise source_error(self._source, pointer, text + "pass the buffer as a parameter of its own")
 
     def _mentions(self, one: Declaration) -> set[str]:
         """The names in it that can be those of other declarations: a parameter, and what follows a point, cannot."""
@@ -221,7 +217,7 @@ class Translation:
     def refuse_what_metal_has_not(self) -> None:
         """Raise SourceError for a construct that C++ has and Metal has not."""
         entries = {id(one.declaration): one.declaration for one in self.kernels.values() if one.stage == kernels.KERNEL}
-        legality.refuse(self._source, self._declarations, list(entries.values()), self._variables)
+        legality.refuse(self._source, self._declarations, list(entries.values()), self._variables, self._by_name)
 
     def text_with_spaces(self) -> str:
         """The source with the words of address spaces left in it, for space_conversions.py."""
@@ -253,10 +249,14 @@ class Translation:
         for kernel in self.kernels.values():
             if kernel.instantiation is not None:
                 tokens.drop(kernel.instantiation.first, kernel.instantiation.last)
-        # Overloads for bfloat, made with Apple's compiler: the shim has them all.
+        # Overloads for bfloat, made with Apple's compiler or beside `using metal::max;`: the shim has them all.
         completes_library = any(word.startswith("__metal_") for word in tokens.words)
+        heads = [self._source.words[one.first : one.first + 4] for one in self._declarations]
+        used = {words[3] for words in heads if words[:3] == ["using", "metal", "::"]}
         for one in self._declarations:
             is_overload = completes_library and one.namespaces[:1] == ("metal",) and one.kind == FUNCTION
+            if one.name(self._source) in used and one.parameters is not None and not one.is_template:
+                is_overload = "bfloat" in self._source.words[one.parameters : one.head_end]
             if id(one) in self._lacks or is_overload:
                 tokens.drop(one.first, one.last)
         return [one for one in self._declarations if tokens.words[one.first]]

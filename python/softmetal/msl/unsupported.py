@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from metal_dlpack.language import declarations, declarators
-from metal_dlpack.language.declarations import FUNCTION, INSTANTIATION, OTHER, Declaration
-from metal_dlpack.language.declarators import Declared
+from metal_dlpack.language.declarations import FUNCTION, INSTANTIATION, Declaration
 from metal_dlpack.language.tokens import Tokens
 
 _FEATURES = {
@@ -33,41 +31,6 @@ class Lack:
 
     def sentence(self, kernel: str) -> str:
         return f"the kernel '{kernel}' needs {self.feature}, which need a Mac: they are not supported without one"
-
-
-def pointer_from_the_cpu(tokens: Tokens, kernel: Declaration, named: Mapping[str, list[Declaration]]) -> int | None:
-    """Where a pointer stands in a struct that a kernel only reads: nothing but the CPU could write it, and cannot.
-
-    named: the declarations of each name.
-    """
-    assert kernel.parameters is not None
-    for first, end in tokens.split(kernel.parameters + 1, tokens.partner[kernel.parameters]):
-        declared = declarators.read(tokens, first, end)
-        if declared is None:
-            continue  # mutant survives (loop): what is no declaration stands alone, in f()
-        type_words = tokens.words[first : declared.type_end]
-        if "constant" in declared.spaces or {"device", "const"} <= set(type_words):
-            for member, field in _fields(tokens, type_words, named):
-                if any(one.is_indirect for one in field.declarators):
-                    return member.first
-    return None
-
-
-def _fields(
-    tokens: Tokens, type_words: list[str], named: Mapping[str, list[Declaration]]
-) -> Iterator[tuple[Declaration, Declared]]:
-    """The fields of the classes that the words name, and those of the fields' classes."""
-    ahead, known = set(type_words), set[str]()
-    while ahead:
-        known |= ahead
-        found: set[str] = set()
-        for member in [member for name in ahead for one in named.get(name, []) for member in one.members]:
-            is_field = member.kind == OTHER and tokens.words[member.first] not in {"typedef", "using", "static"}
-            declared = declarators.read(tokens, member.first, member.last) if is_field else None
-            if declared is not None:
-                yield member, declared
-                found |= set(tokens.words[declared.first : declared.type_end])
-        ahead = found - known
 
 
 def drop_unused_samplers(tokens: Tokens, found: list[Declaration]) -> None:

@@ -28,6 +28,7 @@ _NUMBERS = {
     "misaligned": ("bytes_past", "alignment"),
     "timeout": ("seconds", None),
     "unwritten-output": ("unwritten", "last"),
+    "not-resident": ("byte", "buffer_bytes"),
 }
 #: What a thread does at a place, unless it reads or writes.
 _DOES = {
@@ -35,7 +36,7 @@ _DOES = {
     **{"unwritten-threadgroup-memory": "reads", "unwritten-memory": "reads", "unwritten-output": "writes"},
 }
 _ACCESSES = {"out-of-bounds", "write-to-const", "null-pointer", "stray-pointer", "race", "race-of-threadgroups"}
-_ACCESSES |= {"argument-type", "argument-strides"}
+_ACCESSES |= {"argument-type", "argument-strides", "not-resident"}
 
 
 _root = ""

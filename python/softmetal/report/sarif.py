@@ -48,6 +48,10 @@ RULES = {
     "write-to-const": ("A thread writes an argument that is declared const.", "Declare it without const."),
     "null-pointer": ("A thread uses a null pointer.", "Bind the argument, or do not use it."),
     "stray-pointer": ("A thread uses an address that belongs to no argument.", "Look at how the pointer is computed."),
+    "not-resident": (
+        "A thread uses an address of a buffer that the launch was not told of.",
+        "Give the Array in resources=; in Metal call useResource:usage:.",
+    ),
     "unmapped-address": ("A thread uses an address that is no memory.", "Look at how the pointer is computed."),
     "misaligned": (
         "A thread uses a type at an address that is no multiple of its alignment.",

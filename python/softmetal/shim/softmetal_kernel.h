@@ -34,6 +34,15 @@ typedef __UINT16_TYPE__ soft_u16;
 typedef __UINT32_TYPE__ soft_u32;
 typedef __UINT64_TYPE__ soft_u64;
 
+/* A buffer that the kernel may reach by an address that it reads.  The checker's, as what is marked so below. */
+typedef struct soft_reached {
+    void *address;
+    soft_u64 nbytes;
+    struct soft_fresh *fresh;
+    soft_u32 number; /* in reports */
+    soft_u8 is_written, is_foreign;
+} soft_reached;
+
 /* One launch; read only while it runs. */
 typedef struct soft_launch {
     soft_u32 grid[3];                 /* threads_per_grid */
@@ -51,6 +60,10 @@ typedef struct soft_launch {
     /* Per buffer: the bytes that nobody has written (fresh.h); NULL: all are written.  The checker's. */
     struct soft_fresh *const *fresh;
     const struct soft_given *given; /* The checker's: of some arguments, what they were given */
+    const soft_reached *reached;    /* The checker's */
+    soft_u32 reached_count;
+    /* Any buffer that has the byte at `address`, and from where on; 0: none has.  The checker's. */
+    soft_u64 (*find_buffer)(soft_u64 address, soft_u64 *base);
 } soft_launch;
 
 /* One thread of a kernel: what its attributes ask for. */

@@ -217,6 +217,9 @@ template <class T> struct alignas(4 * sizeof(T)) vec<T, 4> {
     SOFTMETAL_INLINE constexpr vec(T x, T y, vec<T, 2> c) : vec(x, y, c.x, c.y) {}
     /* uint4 v = {1, 2, 3}: what a list leaves out is zero. */
     SOFTMETAL_INLINE constexpr vec(T x, T y, T z) : vec(x, y, z, T(0)) {}
+    /* Three of four: a number is no vector of two here. */
+    vec(vec<T, 2> a, T z) = delete;
+    vec(T x, vec<T, 2> b) = delete;
     SOFTMETAL_INLINE constexpr vec(vec<T, 2> a, vec<T, 2> c) : vec(a.x, a.y, c.x, c.y) {}
     SOFTMETAL_INLINE constexpr vec(vec<T, 3> a, T w) : vec(a.x, a.y, a.z, w) {}
     SOFTMETAL_INLINE constexpr vec(T x, vec<T, 3> b) : vec(x, b.x, b.y, b.z) {}

@@ -36,6 +36,8 @@ typedef struct metal_argument {
     unsigned index;
     metal_range range; /* the kernel may touch these bytes alone; `nbytes` 0: none */
     const void *bytes; /* or NULL; else `nbytes` of the range are copied from here */
+    bool
+        is_resource; /* bound nowhere, and reached by its address; `index` is its number in reports */
     /* For the checker, where the parameter does not say what is given: softmetal_given.  NULL: it does */
     const char *given;
     bool is_strided;
@@ -69,7 +71,7 @@ typedef struct metal_for_torch {
      * bytes are there) is called when the GPU comes to it.  False: nothing is encoded. */
     bool (*encode_use)(void *commands, const metal_range *written, metal_arrive *arrive,
                        void *context, const metal_range *read, int read_count);
-    /* A kernel with at most 31 arguments; `kernel` is an object of the type Kernel, with whose GIL this is called.
+    /* A kernel with at most 31 arguments, and resources; `kernel` is an object of the type Kernel, with whose GIL this is called.
      * False: nothing is encoded. */
     bool (*encode_kernel)(void *commands, void *kernel, const metal_argument *arguments,
                           int count, const size_t threads[3], const size_t group[3]);

@@ -37,6 +37,8 @@ class Arguments {
   private:
     void add_tensor(unsigned index, const metal_parameter &parameter, const at::Tensor &tensor);
     void add_number(unsigned index, const metal_parameter &parameter, const at::Tensor &tensor);
+    void add_addresses(unsigned index, const metal_parameter &parameter, PyObject *tensors);
+    void check_place(unsigned index, const at::Tensor &tensor);
     void add_bytes(unsigned index, const metal_parameter &parameter, const void *bytes,
                    size_t nbytes);
     void add_room(unsigned index, const void *bytes, size_t nbytes);
@@ -46,6 +48,7 @@ class Arguments {
     std::vector<void *> rooms;
     std::vector<std::unique_ptr<char[]>> numbers;
     std::vector<std::unique_ptr<size_t[][2]>> steps;
+    unsigned resources = 0;
 };
 
 void
@@ -54,6 +57,9 @@ Arguments::add(unsigned index, PyObject *value)
     metal_parameter parameter = metal->kernel_parameter(kernel, index);
     if (THPVariable_Check(value)) {
         add_tensor(index, parameter, THPVariable_Unpack(value));
+    }
+    else if (PyTuple_Check(value)) {
+        add_addresses(index, parameter, value);
     }
     else {
         add_bytes(index, parameter, PyBytes_AS_STRING(value), size_t(PyBytes_GET_SIZE(value)));
@@ -84,6 +90,36 @@ Arguments::note(PyObject *given)
 }
 
 void
+Arguments::check_place(unsigned index, const at::Tensor &tensor)
+{
+    TORCH_CHECK(tensor.is_mps() && tensor.layout() == at::kStrided, "argument ", index, " of ",
+                name, " is a tensor on ", tensor.device(), " with the layout ", tensor.layout(),
+                "; a kernel takes dense tensors on mps.");
+}
+
+// A list of tensors: the kernel reaches them by their addresses.
+void
+Arguments::add_addresses(unsigned index, const metal_parameter &parameter, PyObject *tensors)
+{
+    size_t count = size_t(PyTuple_GET_SIZE(tensors));
+    std::vector<uint64_t> addresses(count);
+    for (size_t i = 0; i < count; i++) {
+        const at::Tensor &tensor = THPVariable_Unpack(PyTuple_GET_ITEM(tensors, i));
+        check_place(index, tensor);
+        if (tensor.numel() != 0 && tensor.storage().data() != nullptr) {
+            metal_range range = range_of(tensor);
+            addresses[i] =
+                uint64_t(uintptr_t(metal->buffer_contents(range.handle))) + range.offset;
+            bound.push_back({resources++, range, nullptr});
+            bound.back().is_resource = true;
+        }
+    }
+    numbers.emplace_back(new char[count * sizeof addresses[0]]);
+    memcpy(numbers.back().get(), addresses.data(), count * sizeof addresses[0]);
+    add_bytes(index, parameter, numbers.back().get(), count * sizeof addresses[0]);
+}
+
+void
 Arguments::add_tensor(unsigned index, const metal_parameter &parameter,
                       const at::Tensor &tensor)
 {
@@ -93,9 +129,7 @@ Arguments::add_tensor(unsigned index, const metal_parameter &parameter,
         add_number(index, parameter, tensor);
         return;
     }
-    TORCH_CHECK(tensor.is_mps() && tensor.layout() == at::kStrided, "argument ", index, " of ",
-                name, " is a tensor on ", tensor.device(), " with the layout ", tensor.layout(),
-                "; a kernel takes dense tensors on mps.");
+    check_place(index, tensor);
     if (!parameter.is_bound) {
         return;
     }

@@ -172,12 +172,14 @@ class MetalKernel:
     ) -> None:
         extents, group = _extents("threads", threads), _extents("group_size", group_size)
         cast_of = _casts(arg_casts)
-        values: list[torch.Tensor | bytes] = []
+        values: list[torch.Tensor | tuple[torch.Tensor, ...] | bytes] = []
         for place, value in enumerate(args):
             if isinstance(value, torch.Tensor):
                 if extents is None:
                     extents = (value.numel(),)
                 values.append(value)
+            elif isinstance(value, list | tuple) and value and all(isinstance(one, torch.Tensor) for one in value):
+                values.append(tuple(value))  # their addresses
             else:
                 values.append(_bytes_of(value, cast_of(place)))
         if extents is None:
@@ -289,10 +291,7 @@ def _several(values: Any, cast: str) -> bytes:
         raise RuntimeError("Empty list/tuple can not be an argument to metal kernel")
     first = values[0]
     if isinstance(first, torch.Tensor):
-        raise RuntimeError(
-            "A list of tensors, which torch gives as an argument buffer, is not taken by the software Metal: it does "
-            "not know what a kernel may reach through pointers in a struct. Give each tensor as an argument."
-        )
+        raise RuntimeError("A list of tensors has tensors alone.")
     if not isinstance(first, int | float):
         raise RuntimeError(f"Unexpected argument types: a list of {type(first).__name__}.")
     return _pack(values, isinstance(first, float), cast)

@@ -84,8 +84,11 @@ typedef NS_OPTIONS(NSUInteger, MTLResourceOptions) {
 - (MTLPurgeableState)setPurgeableState:(MTLPurgeableState)state;
 @end
 
+typedef uint64_t MTLGPUAddress;
+
 @protocol MTLBuffer <MTLResource>
 @property(readonly) NSUInteger length;
+@property(readonly) MTLGPUAddress gpuAddress;
 - (void *)contents; /* NULL for private storage */
 @end
 
@@ -446,22 +449,7 @@ typedef const void *MTLCommandBufferHandler;
 - (void)waitForFence:(id<MTLFence>)fence;
 @end
 
-typedef struct {
-    NSUInteger width, height, depth;
-} MTLSize;
-
-@protocol MTLComputeCommandEncoder <MTLCommandEncoder>
-- (void)setComputePipelineState:(id<MTLComputePipelineState>)state;
-- (void)setBuffer:(id<MTLBuffer>)buffer offset:(NSUInteger)offset atIndex:(NSUInteger)index;
-- (void)dispatchThreads:(MTLSize)threadsPerGrid
-    threadsPerThreadgroup:(MTLSize)threadsPerThreadgroup;
-- (void)dispatchThreadgroups:(MTLSize)threadgroupsPerGrid
-       threadsPerThreadgroup:(MTLSize)threadsPerThreadgroup;
-- (void)setBytes:(const void *)bytes length:(NSUInteger)length atIndex:(NSUInteger)index;
-- (void)setThreadgroupMemoryLength:(NSUInteger)length atIndex:(NSUInteger)index;
-- (void)updateFence:(id<MTLFence>)fence;
-- (void)waitForFence:(id<MTLFence>)fence;
-@end
+#import <Metal/MTLComputeCommandEncoder.h>
 
 /* ---- captures ---- */
 

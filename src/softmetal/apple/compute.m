@@ -112,6 +112,22 @@
     }
 }
 
+- (void)useResource:(id<MTLResource>)resource usage:(MTLResourceUsage)usage
+{
+    const char *method = "MTLComputeCommandEncoder useResource:usage:";
+    const MTLResourceUsage known = MTLResourceUsageRead | MTLResourceUsageWrite;
+    if (![self isOpenFor:method] ||
+        !SOFT_DEMAND(usage != 0 && (usage & ~known) == 0, SOFT_REPORT_ARGUMENT,
+                     "-[%s]: the usage (%lu) is not of MTLResourceUsage.", method, usage)) {
+        return;
+    }
+    soft_storage *storage = [self storageOf:resource for:method];
+    if (storage != NULL &&
+        !soft_dispatch_use(_dispatch, storage, (usage & MTLResourceUsageWrite) != 0)) {
+        [_commandBuffer lackMemory];
+    }
+}
+
 /* ---- dispatches ---- */
 
 static BOOL
@@ -238,6 +254,18 @@ softmetal_note_view(const void *encoder, unsigned index, size_t before, size_t n
     if (index < (unsigned)dispatch->count) {
         dispatch->arguments[index].view_before = before;
         dispatch->arguments[index].view_nbytes = nbytes;
+    }
+}
+
+void
+softmetal_note_resource(const void *encoder, unsigned number, size_t offset, size_t nbytes)
+{
+    soft_dispatch *dispatch = ((const SoftMetalComputeEncoder *)encoder)->_dispatch;
+    if (dispatch->resource_count > 0) { /* else there was no memory for it */
+        soft_resource *last = &dispatch->resources[dispatch->resource_count - 1];
+        last->number = number;
+        last->offset = offset;
+        last->nbytes = nbytes;
     }
 }
 

@@ -2,7 +2,7 @@
  *
  * Owns:    the counts, behind `lock`.
  * Calls:   host.h; lane.h and event.h, to wake workers at exit; races.h; the locks of
- *          kernel.h, failure.h, validation.h and object_list.h, which fork holds.
+ *          kernel.h, soft_storage.h, failure.h, validation.h and object_list.h, which fork holds.
  * Threads: any.
  * Note:    at exit workers get two seconds to leave; one that is stuck in a handler is left
  *          behind rather than waited for.
@@ -18,6 +18,7 @@
 #include "softmetal/gpu/kernel.h"
 #include "softmetal/gpu/lane.h"
 #include "softmetal/gpu/races.h"
+#include "softmetal/gpu/soft_storage.h"
 #include "softmetal/host.h"
 #include "softmetal/softmetal.h"
 #include "softmetal/validation.h"
@@ -34,7 +35,8 @@ static long worker_count, work_count;
 /* A child needs these locks to let go of what it inherited: they are free there.  The runtime's
  * own is taken before them, since the first call of a method takes it. */
 static pthread_mutex_t *const inherited[] = {&soft_kernel_mutex, &soft_failure_mutex,
-                                             &soft_validation_mutex, &soft_object_list_mutex};
+                                             &soft_validation_mutex, &soft_object_list_mutex,
+                                             &soft_storage_mutex};
 #define INHERITED_COUNT (sizeof inherited / sizeof inherited[0])
 
 static void

@@ -79,6 +79,12 @@
     return _storage->nbytes;
 }
 
+/* The one that the CPU has, if it has one. */
+- (MTLGPUAddress)gpuAddress
+{
+    return (MTLGPUAddress)(uintptr_t)_storage->bytes;
+}
+
 - (void *)contents
 {
     return SOFT_DEMAND(_storage->mode != SOFT_PRIVATE, SOFT_REPORT_PRIVATE_ACCESS,

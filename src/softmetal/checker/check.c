@@ -171,9 +171,9 @@ soft_check_begin(const soft_check_launch *launch)
     check->watch = launch->image->watch;
     check->observers = launch->image->is_counting ? &counting : &checking;
     take_watch(check->watch);
-    soft_memory_open(check);
+    bool is_ready = soft_memory_open(check);
     current = check;
-    bool is_ready = check->observers->begin == NULL || check->observers->begin(check);
+    is_ready = is_ready && (check->observers->begin == NULL || check->observers->begin(check));
     if (!is_ready || !soft_guard_enter(&check->guard, soft_settings_get(SOFT_KERNEL_TIMEOUT))) {
         current = NULL;
         forget(check);

@@ -17,6 +17,18 @@
 
 /* ---- the launch ---- */
 
+static bool
+is_of_others(const soft_launch *launch, const soft_range *view)
+{
+    for (soft_u32 i = 0; view->number >= SOFT_FIRST_RESOURCE && i < launch->reached_count;
+         i++) {
+        if (launch->reached[i].number + SOFT_FIRST_RESOURCE == view->number) {
+            return launch->reached[i].is_foreign;
+        }
+    }
+    return (launch->foreign >> view->number & 1) != 0;
+}
+
 static void
 add_memory(soft_count *count, const soft_check *check, soft_range *range)
 {
@@ -26,8 +38,7 @@ add_memory(soft_count *count, const soft_check *check, soft_range *range)
     soft_count_memory *made = &count->memories[count->memory_count++];
     made->base = range->base;
     /* another library's memory lies wherever its allocator put it: as if a line began there */
-    bool is_foreign =
-        !is_threadgroup && (check->launch.launch->foreign >> range->number & 1) != 0;
+    bool is_foreign = !is_threadgroup && is_of_others(check->launch.launch, range);
     made->origin = is_foreign ? range->base : 0;
     soft_found_memory memory = soft_range_found(range);
     const char *name = soft_found_name(image, &memory);
@@ -67,7 +78,9 @@ forget(soft_counted *site)
 bool
 soft_count_begin(soft_check *check)
 {
-    soft_count *count = check->count = calloc(1, sizeof *count);
+    size_t most = SOFT_MOST_RANGES + check->launch.launch->reached_count;
+    soft_count *count = check->count =
+        calloc(1, sizeof *count + most * sizeof count->memories[0]);
     if (count == NULL) {
         return false;
     }

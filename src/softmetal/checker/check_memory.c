@@ -1,12 +1,14 @@
 /* check_memory.c: which memory is the kernel's: its views, its threadgroup memory.
  *
- * Owns:    the shadows of a launch, one for each run of bytes that views share.
+ * Owns:    the ranges and the shadows of a launch, one for each run of bytes that views share.
  * Calls:   check_shadow.h.
  * Threads: the OS thread that runs the launch.
  * Note:    an address has no memory of the pointer that it came from: one view's overrun that ends
  *          inside another view is not seen here.
  */
 #include "softmetal/checker/check_state.h"
+
+#include <stdlib.h>
 
 #include "softmetal/fiber.h"
 
@@ -36,6 +38,20 @@ add_view(soft_check *check, uint32_t index)
         .fresh = soft_fresh_first(fresh, base, nbytes) == NULL ? NULL : fresh,
         .number = index,
         .given = soft_given_find(launch, index),
+    };
+}
+
+static void
+add_reached(soft_check *check, const soft_reached *reached)
+{
+    bool is_fresh = soft_fresh_first(reached->fresh, reached->address, reached->nbytes) != NULL;
+    check->ranges[check->view_count++] = (soft_range){
+        .base = (uintptr_t)reached->address,
+        .nbytes = reached->nbytes,
+        .memory = SOFT_DEVICE_MEMORY,
+        .is_writable = reached->is_written,
+        .fresh = is_fresh ? reached->fresh : NULL,
+        .number = SOFT_FIRST_RESOURCE + reached->number,
     };
 }
 
@@ -72,7 +88,7 @@ open_shadow(soft_check *check, soft_range *view)
                 is_watched |= other->is_writable || other->fresh != NULL;
                 low = smaller(low, other->base);
                 high = larger(high, other->base + other->nbytes);
-                alignment = (unsigned)smaller(alignment, facts->alignment);
+                alignment = (unsigned)smaller(alignment, facts == NULL ? 4 : facts->alignment);
                 has_grown = true;
             }
         }
@@ -82,12 +98,22 @@ open_shadow(soft_check *check, soft_range *view)
     }
 }
 
-void
+bool
 soft_memory_open(soft_check *check)
 {
+    const soft_launch *launch = check->launch.launch;
+    size_t most = SOFT_MOST_RANGES + launch->reached_count;
+    check->ranges = calloc(most, sizeof *check->ranges);
+    check->shadows = calloc(most, sizeof *check->shadows);
+    if (check->ranges == NULL || check->shadows == NULL) {
+        return false;
+    }
     check->shadow_count = 1;
     for (uint32_t index = 0; index < SOFT_MOST_BUFFERS; index++) {
         add_view(check, index);
+    }
+    for (uint32_t i = 0; i < launch->reached_count; i++) {
+        add_reached(check, &launch->reached[i]);
     }
     check->range_count = check->view_count;
     for (int i = 0; i < check->view_count; i++) {
@@ -95,6 +121,7 @@ soft_memory_open(soft_check *check)
             open_shadow(check, &check->ranges[i]);
         }
     }
+    return true;
 }
 
 void
@@ -103,6 +130,8 @@ soft_memory_close(soft_check *check)
     for (int i = 0; i < check->shadow_count; i++) {
         soft_shadow_close(&check->shadows[i]);
     }
+    free(check->ranges);
+    free(check->shadows);
 }
 
 /* ---- what is none's ---- */
@@ -174,12 +203,57 @@ soft_memory_find(const soft_check *check, uintptr_t at, size_t nbytes, soft_u32 
                           : !is_write || (*found)->is_writable;
 }
 
+/* An address within [low, low + nbytes) that lies in memory of the kernel's: its place; NULL: there is none. */
+SOFT_ON_FIBER static const uint64_t *
+find_address(const soft_range *range, uint64_t low, uint64_t nbytes)
+{
+    const uint64_t *at = (const uint64_t *)((range->base + 7) & ~(uintptr_t)7);
+    const uint64_t *end = (const uint64_t *)((range->base + range->nbytes) & ~(uintptr_t)7);
+    while (at < end && *at - low >= nbytes) {
+        at++;
+    }
+    return at < end ? at : NULL;
+}
+
+/* The access is to a buffer that the launch was not told of, through an address that it was given: false, it is to
+ * none, or came there by chance. */
+SOFT_ON_FIBER static bool
+refuse_absent(const soft_check *check, uintptr_t at, soft_finding *found)
+{
+    uint64_t base = 0, nbytes = 0;
+    if (check->launch.launch->find_buffer != NULL) {
+        nbytes = check->launch.launch->find_buffer(at, &base);
+    }
+    for (int i = 0; i < check->view_count; i++) {
+        if (check->ranges[i].base - base < nbytes) {
+            return false; /* some of it is resident: the access is outside of that */
+        }
+    }
+    for (int i = 0; nbytes > 0 && i < check->view_count; i++) {
+        const soft_range *range = &check->ranges[i];
+        const uint64_t *place = find_address(range, base, nbytes);
+        if (place != NULL) {
+            found->kind = SOFT_FOUND_NOT_RESIDENT;
+            found->first = at - base;
+            found->second = nbytes;
+            found->memory = soft_range_found(range);
+            found->offset = (int64_t)((uintptr_t)place - range->base);
+            return true;
+        }
+    }
+    return false;
+}
+
 SOFT_ON_FIBER soft_finding
 soft_memory_refuse(const soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how)
 {
     bool is_write = (how & SOFT_ACCESS_WRITE) != 0;
     const soft_range *range = range_of(check, at, nbytes, is_write);
     soft_found kind = SOFT_FOUND_CONST;
+    soft_finding absent = {.is_write = {is_write}, .nbytes = nbytes, .count = 1};
+    if (range == NULL && refuse_absent(check, at, &absent)) {
+        return absent;
+    }
     if (range == NULL) {
         /* In an emulator, buffers can lie a few megabytes above a null pointer. */
         range = at < NULL_PAGE ? NULL : nearest(check, at, nbytes);

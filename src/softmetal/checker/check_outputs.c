@@ -80,8 +80,8 @@ soft_outputs_end(soft_check *check)
         soft_mark some = take_writes(range);
         soft_writers writers =
             range->is_writable ? soft_fresh_take_writers(range->fresh) : SOFT_WRITTEN_BY_ANY;
-        if (writers == SOFT_WRITTEN_BY_ANY) {
-            continue;
+        if (writers == SOFT_WRITTEN_BY_ANY || range->number >= SOFT_FIRST_RESOURCE) {
+            continue; /* which resources are outputs nobody says */
         }
         soft_finding found = count_items(check, range, writers != SOFT_WRITTEN_BY_NEXT);
         if (some.time != 0) {

@@ -20,18 +20,18 @@ is_race(const soft_check *check, soft_mark earlier, soft_mark now, int memory)
            !soft_order_is_before(&check->order, earlier, soft_mark_thread(now), memory);
 }
 
-/* Another buffer that has the byte; NULL: none has. */
-static const soft_argument_facts *
+/* Another buffer that has the byte. */
+static soft_found_memory
 twin_of(const soft_check *check, const soft_range *range, uintptr_t at)
 {
     const soft_range *end = check->ranges + check->view_count;
     for (const soft_range *other = check->ranges; other < end; other++) {
         if (range->memory == SOFT_DEVICE_MEMORY && other != range &&
             at - other->base < other->nbytes) {
-            return soft_facts_find(check->launch.image, SOFT_ARGUMENT_BUFFER, other->number);
+            return soft_range_found(other);
         }
     }
-    return NULL;
+    return (soft_found_memory){.is_known = false};
 }
 
 /* Unless one is known of the instructions of both marks. */

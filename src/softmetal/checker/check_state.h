@@ -41,7 +41,7 @@ typedef struct soft_findings {
     bool has_more;
 } soft_findings;
 
-#define SOFT_MOST_RANGES (SOFT_MOST_BUFFERS + SOFT_MOST_PLACES)
+#define SOFT_MOST_RANGES (SOFT_MOST_BUFFERS + SOFT_MOST_PLACES) /* beside resources */
 #define SOFT_MOST_SERIES 8
 
 /* Bytes that the kernel may touch: a buffer's view, or a piece of threadgroup memory. */
@@ -117,10 +117,10 @@ struct soft_check {
     soft_u32 era;              /* what a site remembers of another is stale */
     soft_series series[SOFT_MOST_SERIES];
     soft_u8 seen[SOFT_MOST_SERIES][SOFT_MOST_THREADS];
-    int series_count; /* of those whose site is not NULL */
-    soft_range ranges[SOFT_MOST_RANGES];
+    int series_count;   /* of those whose site is not NULL */
+    soft_range *ranges; /* owned */
     int view_count, range_count;
-    soft_shadow shadows[SOFT_MOST_BUFFERS + 1]; /* owned; [0]: threadgroup memory */
+    soft_shadow *shadows; /* owned, and each; [0]: threadgroup memory */
     int shadow_count;
     uintptr_t state_low;
     size_t state_nbytes;
@@ -182,7 +182,8 @@ void soft_waiting_fence(soft_check *check);
 
 /* ---- check_memory.c: which memory is the kernel's: its views, its threadgroup memory ---- */
 
-void soft_memory_open(soft_check *check);
+/* False: no memory. */
+bool soft_memory_open(soft_check *check);
 void soft_memory_close(soft_check *check);
 /* What an access is part of; NULL: of memory that all may read.  False: it may not be made. */
 bool soft_memory_find(const soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how,

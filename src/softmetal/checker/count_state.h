@@ -54,7 +54,6 @@ typedef struct soft_count_places {
 } soft_count_places;
 
 typedef struct soft_count {
-    soft_count_memory memories[SOFT_MOST_RANGES];
     size_t memory_count;
     soft_counted *used;        /* sites that were carried out since all lanes met */
     soft_u32 simdgroup, began; /* which one runs, and which of its lanes have since */
@@ -65,6 +64,7 @@ typedef struct soft_count {
     size_t list_count;                    /* of that one */
     size_t together_count;                /* of all sites, and lists */
     bool lacks_memory;
+    soft_count_memory memories[]; /* room for all ranges */
 } soft_count;
 
 /* There may be no instruction for it; mostly all lanes are there. */

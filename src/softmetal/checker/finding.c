@@ -49,7 +49,7 @@ soft_found_name(const soft_image *image, const soft_found_memory *memory)
     return facts == NULL ? NULL : facts->name;
 }
 
-/* "buffer 1 (y)", "threadgroup variable tile" */
+/* "buffer 1 (y)", "resource 0", "threadgroup variable tile" */
 static void
 name_memory(const soft_found_memory *memory, const soft_image *image, char text[NAME_NBYTES])
 {
@@ -57,6 +57,10 @@ name_memory(const soft_found_memory *memory, const soft_image *image, char text[
     name = name == NULL ? "?" : name;
     if (memory->is_variable) {
         snprintf(text, NAME_NBYTES, "threadgroup variable %.100s", name);
+        return;
+    }
+    if (soft_found_is_resource(memory)) {
+        snprintf(text, NAME_NBYTES, "resource %u", memory->number - SOFT_FIRST_RESOURCE);
         return;
     }
     snprintf(text, NAME_NBYTES, "%s %u (%.100s)",
@@ -83,7 +87,17 @@ describe_access(const soft_finding *finding, const char *name, char text[SOFT_TE
     char bytes[64];
     switch (finding->kind) {
     case SOFT_FOUND_CONST:
-        snprintf(text, SOFT_TEXT_NBYTES, "%s %s, which it declares const", does, name);
+        snprintf(text, SOFT_TEXT_NBYTES, "%s %s, which %s", does, name,
+                 soft_found_is_resource(&finding->memory) ? "it was given to read only"
+                                                          : "it declares const");
+        break;
+    case SOFT_FOUND_NOT_RESIDENT:
+        name_bytes((int64_t)finding->first, finding->nbytes, bytes, sizeof bytes);
+        snprintf(
+            text, SOFT_TEXT_NBYTES,
+            "%s %s of a buffer of %zu bytes that was not made resident (resources=, in Metal "
+            "useResource); its address is at byte %lld of %s",
+            does, bytes, (size_t)finding->second, (long long)finding->offset, name);
         break;
     case SOFT_FOUND_OUTSIDE:
         name_bytes(finding->offset, finding->nbytes, bytes, sizeof bytes);
@@ -114,18 +128,17 @@ describe_misaligned(const soft_finding *finding, const char *name, char text[SOF
         where, (size_t)finding->second, (size_t)finding->first);
 }
 
-/* "; buffers 0 (x) and 1 (y) are the same memory there" */
+/* "; buffer 0 (x) and resource 1 are the same memory there" */
 static void
-name_twins(const soft_finding *finding, const soft_image *image, char text[2 * NAME_NBYTES])
+name_twins(const soft_finding *finding, const soft_image *image, const char *name,
+           char text[2 * NAME_NBYTES + 50])
 {
-    const soft_argument_facts *a = soft_found_facts(image, &finding->memory),
-                              *b = finding->twin;
-    if (b != NULL) {
-        bool is_first = a->index < b->index;
-        snprintf(text, 2 * NAME_NBYTES,
-                 "; buffers %u (%.100s) and %u (%.100s) are the same memory there",
-                 is_first ? a->index : b->index, is_first ? a->name : b->name,
-                 is_first ? b->index : a->index, is_first ? b->name : a->name);
+    char twin[NAME_NBYTES];
+    if (finding->twin.is_known) {
+        name_memory(&finding->twin, image, twin);
+        bool is_first = finding->memory.number < finding->twin.number;
+        snprintf(text, 2 * NAME_NBYTES + 50, "; %s and %s are the same memory there",
+                 is_first ? name : twin, is_first ? twin : name);
     }
 }
 
@@ -133,8 +146,8 @@ static void
 describe_race(const soft_finding *finding, const soft_image *image, const char *name,
               char text[SOFT_TEXT_NBYTES])
 {
-    char twins[2 * NAME_NBYTES] = "";
-    name_twins(finding, image, twins);
+    char twins[2 * NAME_NBYTES + 50] = "";
+    name_twins(finding, image, name, twins);
     bool both_write = finding->is_write[0] && finding->is_write[1];
     const char *who =
         finding->kind == SOFT_FOUND_RACE
@@ -217,6 +230,7 @@ soft_finding_describe(const soft_finding *finding, const soft_image *image,
     case SOFT_FOUND_OUTSIDE:
     case SOFT_FOUND_CONST:
     case SOFT_FOUND_NULL:
+    case SOFT_FOUND_NOT_RESIDENT:
     case SOFT_FOUND_STRAY: describe_access(finding, name, text); break;
     case SOFT_FOUND_MISALIGNED: describe_misaligned(finding, name, text); break;
     case SOFT_FOUND_RACE:

@@ -21,6 +21,7 @@
     X(SOFT_FOUND_NULL, "null-pointer") \
     X(SOFT_FOUND_STRAY, "stray-pointer") \
     X(SOFT_FOUND_FAULT, "unmapped-address") \
+    X(SOFT_FOUND_NOT_RESIDENT, "not-resident") \
     X(SOFT_FOUND_MISALIGNED, "misaligned") \
     X(SOFT_FOUND_RACE, "race") \
     X(SOFT_FOUND_GROUP_RACE, "race-of-threadgroups") \
@@ -52,7 +53,9 @@ typedef struct soft_at {
     uint32_t group[3];
 } soft_at;
 
-/* A buffer's view, or a piece of threadgroup memory. */
+/* A buffer's view, or a piece of threadgroup memory.  A device memory from this number on is a resource,
+ * which no argument is: less this, the caller's number of it. */
+#define SOFT_FIRST_RESOURCE SOFT_MOST_BUFFERS
 typedef struct soft_found_memory {
     bool is_known;    /* else the rest is 0 */
     bool is_device;   /* else of the threadgroup */
@@ -67,16 +70,16 @@ typedef struct soft_finding {
     soft_at at[2];    /* of two accesses the earlier one first */
     bool is_write[2]; /* does the access of at[i] write? */
     soft_found_memory memory;
-    int64_t offset; /* of the access, in bytes from the beginning of that memory */
-    size_t nbytes;  /* of the access; of a race those that are named: 1 */
-    bool is_mixed;  /* a race: one of the two is atomic, the other not */
-    const soft_argument_facts
-        *twin;            /* of a race: another buffer that has its byte; NULL: none has */
-    bool stays_unwritten; /* UNWRITTEN: no thread of the threadgroup wrote it later, either */
-    bool is_advice;       /* it fails nothing, and only a report has it */
+    int64_t offset;         /* of the access, in bytes from the beginning of that memory */
+    size_t nbytes;          /* of the access; of a race those that are named: 1 */
+    bool is_mixed;          /* a race: one of the two is atomic, the other not */
+    soft_found_memory twin; /* of a race: another buffer that has its byte */
+    bool stays_unwritten;   /* UNWRITTEN: no thread of the threadgroup wrote it later, either */
+    bool is_advice;         /* it fails nothing, and only a report has it */
     bool has_returned; /* whom the others wait for: `returned`, in the threadgroup of at[0] */
     uint32_t returned[3]; /* a thread */
-    /* NULL, STRAY, FAULT: the address.  MISALIGNED: how far past a multiple, of what.  ARRAY,
+    /* NULL, STRAY, FAULT: the address.  NOT_RESIDENT: where the access is in its buffer, whose address is at
+     * `offset` of `memory`, and that buffer's bytes.  MISALIGNED: how far past a multiple, of what.  ARRAY,
      * VECTOR: the index, and how many items there are.  SHIFT: by how much, and the bits of the
      * number.  LANE: the lane, and how many its group has.  UNWRITTEN_OUTPUT: how many items, and the
      * last one.  OVERDUE: seconds.  NO_MEMORY: 1, if a loop is too long to be
@@ -101,5 +104,11 @@ const soft_argument_facts *soft_found_facts(const soft_image *image,
 /* Find an argument's facts by its kind and index; NULL: the kernel has none. */
 const soft_argument_facts *soft_facts_find(const soft_image *image, soft_argument_kind kind,
                                            uint32_t index);
+
+static inline bool
+soft_found_is_resource(const soft_found_memory *memory)
+{
+    return memory->is_device && memory->number >= SOFT_FIRST_RESOURCE;
+}
 
 #endif /* SOFT_FINDING_H */

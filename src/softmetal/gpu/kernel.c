@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "softmetal/checker/counts.h"
+#include "softmetal/host.h"
 #include "softmetal/kernels/image.h"
 
 #define MOST_KERNELS 256
@@ -107,6 +108,34 @@ soft_argument_set_bytes(soft_argument *argument, const void *bytes, size_t nbyte
     return true;
 }
 
+bool
+soft_dispatch_use(soft_dispatch *dispatch, soft_storage *storage, bool is_written)
+{
+    if (!soft_grow((void **)&dispatch->resources, dispatch->resource_count,
+                   &dispatch->resource_capacity, sizeof *dispatch->resources)) {
+        return false;
+    }
+    size_t number = dispatch->resource_count++;
+    dispatch->resources[number] = (soft_resource){.storage = storage,
+                                                  .nbytes = storage->nbytes,
+                                                  .number = (unsigned)number,
+                                                  .is_written = is_written};
+    return true;
+}
+
+static bool
+copy_resources(soft_dispatch *copy)
+{
+    size_t nbytes = copy->resource_count * sizeof *copy->resources;
+    const soft_resource *resources = copy->resources;
+    copy->resources = nbytes == 0 ? NULL : malloc(nbytes);
+    copy->resource_capacity = copy->resource_count;
+    if (copy->resources != NULL) {
+        memcpy(copy->resources, resources, nbytes);
+    }
+    return nbytes == 0 || copy->resources != NULL;
+}
+
 soft_dispatch *
 soft_dispatch_copy(const soft_dispatch *dispatch)
 {
@@ -124,7 +153,7 @@ soft_dispatch_copy(const soft_dispatch *dispatch)
         (void)soft_image_retain(copy->kernel.counting);
         copy->count_tag = soft_counts_tag(&copy->kernel.counting->has_counted);
     }
-    bool is_whole = true;
+    bool is_whole = copy_resources(copy);
     for (int index = 0; index < copy->count; index++) {
         soft_argument *argument = &copy->arguments[index];
         const void *bytes = argument->bytes;
@@ -157,6 +186,7 @@ soft_dispatch_free(soft_dispatch *dispatch)
     }
     soft_image_release(dispatch->kernel.image);
     soft_image_release(dispatch->kernel.counting);
+    free(dispatch->resources);
     free(dispatch);
 }
 
@@ -222,6 +252,32 @@ note_all_written(const soft_dispatch *dispatch)
                                  extent_of(argument));
         }
     }
+    for (size_t i = 0; i < dispatch->resource_count; i++) {
+        const soft_resource *resource = &dispatch->resources[i];
+        if (resource->is_written) {
+            soft_storage_written(resource->storage, resource->offset, resource->nbytes);
+        }
+    }
+}
+
+/* What the launch may reach beside its arguments.  True: some of it was never written. */
+static bool
+list_reached(const soft_dispatch *dispatch, soft_reached *reached)
+{
+    bool is_fresh = false;
+    for (size_t i = 0; i < dispatch->resource_count; i++) {
+        const soft_resource *from = &dispatch->resources[i];
+        reached[i] = (soft_reached){
+            .address = from->storage->bytes + from->offset,
+            .nbytes = from->nbytes,
+            .fresh = __atomic_load_n(&from->storage->fresh, __ATOMIC_ACQUIRE),
+            .number = from->number,
+            .is_written = from->is_written,
+            .is_foreign = from->storage->is_foreign,
+        };
+        is_fresh = is_fresh || reached[i].fresh != NULL;
+    }
+    return is_fresh;
 }
 
 static bool
@@ -229,12 +285,21 @@ run_image(const soft_dispatch *dispatch, char **text)
 {
     soft_loaded_image *image =
         dispatch->count_tag != 0 ? dispatch->kernel.counting : dispatch->kernel.image;
+    soft_reached *reached = malloc((dispatch->resource_count + 1) * sizeof *reached);
+    if (reached == NULL) {
+        *text = strdup("there is no memory for the launch");
+        return false;
+    }
     soft_launch launch = {.kernel = image->name,
                           .count_tag = dispatch->count_tag,
-                          .given = dispatch->given};
+                          .given = dispatch->given,
+                          .reached = reached,
+                          .reached_count = (soft_u32)dispatch->resource_count,
+                          .find_buffer = soft_storage_find};
     soft_fresh *fresh[SOFT_MOST_ARGUMENTS];
     bool is_fresh = find_fresh(dispatch, fresh);
     launch.fresh = is_fresh ? fresh : NULL;
+    is_fresh = list_reached(dispatch, reached) || is_fresh;
     char error[4096] = "";
     for (int axis = 0; axis < 3; axis++) {
         size_t grid = dispatch->grid[axis], group = dispatch->group[axis];
@@ -256,6 +321,7 @@ run_image(const soft_dispatch *dispatch, char **text)
     if (is_fresh && !(is_done && facts->is_checked && !facts->is_counting)) {
         note_all_written(dispatch); /* else the checker has said what was */
     }
+    free(reached);
     *text = is_done ? NULL : strdup(error);
     return is_done;
 }

@@ -39,13 +39,23 @@ typedef struct soft_argument {
     size_t view_before; /* of these, before the offset: where strides are negative */
 } soft_argument;
 
+/* A buffer that a kernel may reach by an address that it reads. */
+typedef struct soft_resource {
+    soft_storage *storage; /* borrowed from the program's `bound` */
+    size_t offset, nbytes; /* the part that is meant */
+    unsigned number;
+    bool is_written;
+} soft_resource;
+
 typedef struct soft_dispatch {
     soft_kernel kernel;
     size_t grid[3], group[3]; /* threads */
     soft_u32 threadgroup_nbytes[SOFT_MOST_ARGUMENTS];
-    uint64_t count_tag; /* counts.h; 0: it is not counted */
-    soft_given *given;  /* owned */
-    int count;          /* one more than the highest index of an argument */
+    uint64_t count_tag;       /* counts.h; 0: it is not counted */
+    soft_given *given;        /* owned */
+    soft_resource *resources; /* owned */
+    size_t resource_count, resource_capacity;
+    int count; /* one more than the highest index of an argument */
     soft_argument arguments[];
 } soft_dispatch;
 
@@ -60,6 +70,9 @@ void soft_dispatch_free(soft_dispatch *dispatch); /* NULL is allowed */
 /* The argument at an index below SOFT_MOST_ARGUMENTS, of a dispatch of soft_dispatch_new: empty. */
 soft_argument *soft_dispatch_clear_argument(soft_dispatch *dispatch, size_t index);
 bool soft_argument_set_bytes(soft_argument *argument, const void *bytes, size_t nbytes);
+
+/* From now on the whole buffer is reached too; false: no memory. */
+bool soft_dispatch_use(soft_dispatch *dispatch, soft_storage *storage, bool is_written);
 
 /* Keep what an argument was given, for the checker.  Nothing, where there is no memory for it. */
 void soft_dispatch_gave(soft_dispatch *dispatch, const softmetal_given *given);

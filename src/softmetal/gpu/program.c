@@ -45,12 +45,20 @@ bind_storage(soft_program *program, soft_storage *storage)
 int
 soft_command_storage_count(const soft_command *command)
 {
-    return command->kind == SOFT_DISPATCH ? command->dispatch->count : 2;
+    return command->kind == SOFT_DISPATCH
+               ? command->dispatch->count + (int)command->dispatch->resource_count
+               : 2;
 }
 
 soft_storage *
 soft_command_storage(const soft_command *command, int index, bool *is_written)
 {
+    if (command->kind == SOFT_DISPATCH && index >= command->dispatch->count) {
+        const soft_resource *resource =
+            &command->dispatch->resources[index - command->dispatch->count];
+        *is_written = resource->is_written;
+        return resource->storage;
+    }
     if (command->kind == SOFT_DISPATCH) {
         *is_written = (command->dispatch->kernel.written >> index & 1) != 0;
         return command->dispatch->arguments[index].storage;

@@ -19,41 +19,38 @@ make_use(const soft_command *command, soft_storage *storage, bool is_written, si
                                       .site = command->site}};
 }
 
-static size_t
-list_uses_of_dispatch(const soft_command *command, soft_race_use *uses)
+/* The bytes [*begin, *end) of an argument. */
+static void
+find_range(const soft_dispatch *dispatch, const soft_argument *argument, size_t *begin,
+           size_t *end)
 {
-    size_t count = 0;
-    const soft_dispatch *dispatch = command->dispatch;
-    int most = soft_kernel_is_idle(&dispatch->kernel) ? 0 : dispatch->count;
-    for (int index = 0; index < most; index++) {
-        bool is_written;
-        soft_storage *storage = soft_command_storage(command, index, &is_written);
-        if (storage != NULL) {
-            const soft_argument *argument = &dispatch->arguments[index];
-            size_t begin = argument->offset - argument->view_before;
-            size_t most = storage->nbytes - begin;
-            /* one in C touches what it was given, a compiled one whatever its text says */
-            bool is_exact = dispatch->kernel.run != NULL && argument->view_nbytes < most;
-            uses[count++] = make_use(command, storage, is_written, begin,
-                                     begin + (is_exact ? argument->view_nbytes : most));
-        }
+    *begin = argument->offset - argument->view_before;
+    /* one in C touches what it was given, a compiled one whatever its text says */
+    if (dispatch->kernel.run != NULL && argument->view_nbytes < *end - *begin) {
+        *end = *begin + argument->view_nbytes;
     }
-    return count;
 }
 
-size_t
-soft_race_use_list(const soft_command *command, soft_race_use *uses)
+bool
+soft_race_use_at(const soft_command *command, int index, soft_race_use *use)
 {
-    if (command->kind == SOFT_DISPATCH) {
-        return list_uses_of_dispatch(command, uses);
+    bool is_written;
+    const soft_dispatch *dispatch = command->dispatch;
+    soft_storage *storage = soft_command_storage(command, index, &is_written);
+    bool is_dispatch = command->kind == SOFT_DISPATCH;
+    if (storage == NULL || (is_dispatch && soft_kernel_is_idle(&dispatch->kernel))) {
+        return false;
     }
-    size_t count = 0, start = command->destination_offset, nbytes = command->nbytes;
-    if (command->kind == SOFT_COPY) {
-        size_t source = command->source_offset;
-        uses[count++] = make_use(command, command->source, false, source, source + nbytes);
+    size_t begin = 0, end = storage->nbytes; /* of a resource */
+    if (is_dispatch && index < dispatch->count) {
+        find_range(dispatch, &dispatch->arguments[index], &begin, &end);
     }
-    uses[count] = make_use(command, command->destination, true, start, start + nbytes);
-    return count + 1;
+    else if (!is_dispatch) {
+        begin = is_written ? command->destination_offset : command->source_offset;
+        end = begin + command->nbytes;
+    }
+    *use = make_use(command, storage, is_written, begin, end);
+    return true;
 }
 
 /* ---- the order of the passes of one queue ---- */
@@ -104,21 +101,21 @@ static void
 learn_hazards(const soft_race_recent *recent, int component, const soft_pass *pass,
               uint64_t number, uint64_t *before)
 {
-    soft_race_use uses[SOFT_RACE_USES];
+    soft_race_use use;
     uint64_t earlier[SOFT_RACE_WINDOW];
     for (size_t index = 0; index < pass->command_count; index++) {
-        size_t count = soft_race_use_list(&pass->commands[index], uses);
-        for (size_t one = 0; one < count; one++) {
-            if (!uses[one].storage->is_tracked) {
+        const soft_command *command = &pass->commands[index];
+        for (int one = 0; one < soft_command_storage_count(command); one++) {
+            if (!soft_race_use_at(command, one, &use) || !use.storage->is_tracked) {
                 continue;
             }
-            if (soft_race_shadow_has_forgotten(uses[one].storage->shadow)) {
+            if (soft_race_shadow_has_forgotten(use.storage->shadow)) {
                 *before = UINT64_MAX;
                 return;
             }
             size_t found =
-                soft_race_shadow_list(uses[one].storage->shadow, component,
-                                      uses[one].record.is_written, earlier, SOFT_RACE_WINDOW);
+                soft_race_shadow_list(use.storage->shadow, component, use.record.is_written,
+                                      earlier, SOFT_RACE_WINDOW);
             for (size_t each = 0; each < found; each++) {
                 add_earlier(recent, earlier[each], number, before);
             }

@@ -24,11 +24,10 @@ typedef struct soft_race_use {
     soft_race_record record;
 } soft_race_use;
 
-#define SOFT_RACE_USES SOFT_MOST_ARGUMENTS /* of one command, at most */
-
-/* The uses of one command: one or two; of a dispatch every buffer that is bound, from the offset on,
- * since nothing says what a kernel leaves alone.  Who uses them stays open. */
-size_t soft_race_use_list(const soft_command *command, soft_race_use *uses);
+/* What one command does with the storage at an index (soft_command_storage): of a dispatch every buffer that
+ * is bound, from the offset on, or made resident, since nothing says what a kernel leaves alone.  Who uses it
+ * stays open.  False: nothing is there. */
+bool soft_race_use_at(const soft_command *command, int index, soft_race_use *use);
 
 /* ---- the order of the passes of one queue ---- */
 

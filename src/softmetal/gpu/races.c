@@ -214,14 +214,16 @@ run_encoder(const soft_race_work *work, const soft_pass *pass, uint64_t number,
     soft_race_clock_join(&clock, &queue->waited);
     viewpoint here = {&clock, queue->component, number, 0};
     here.before = soft_race_order_learn(&queue->recent, queue->component, pass, number);
-    soft_race_use uses[SOFT_RACE_USES];
+    soft_race_use use;
     for (size_t index = 0; index < pass->command_count; index++) {
-        size_t count = soft_race_use_list(&pass->commands[index], uses);
-        for (size_t one = 0; one < count; one++) {
-            uses[one].record.component = queue->component;
-            uses[one].record.number = number;
-            uses[one].record.queue = queue->serial;
-            note_use(&uses[one], &here, report);
+        const soft_command *command = &pass->commands[index];
+        for (int one = 0; one < soft_command_storage_count(command); one++) {
+            if (soft_race_use_at(command, one, &use)) {
+                use.record.component = queue->component;
+                use.record.number = number;
+                use.record.queue = queue->serial;
+                note_use(&use, &here, report);
+            }
         }
     }
     soft_race_order_note(&queue->recent, queue->component, pass, number, here.before);

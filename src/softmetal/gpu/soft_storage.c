@@ -111,9 +111,6 @@ allocate_block(soft_storage *storage)
 static void
 free_block(const soft_storage *storage)
 {
-    if (storage->bytes == NULL) {
-        return;
-    }
     if (storage->is_guarded) {
         munmap(storage->bytes, round_to_pages(storage->nbytes) + GUARD_NBYTES);
         give_guard_back();
@@ -169,6 +166,47 @@ soft_storage_written(soft_storage *storage, size_t offset, size_t nbytes)
     soft_fresh_write(fresh, storage->bytes + offset, nbytes);
 }
 
+/* ---- all of them ---- */
+
+pthread_mutex_t soft_storage_mutex = PTHREAD_MUTEX_INITIALIZER;
+static LIST_HEAD(, soft_storage) all = LIST_HEAD_INITIALIZER(all);
+
+static soft_storage *
+add_to_all(soft_storage *storage)
+{
+    pthread_mutex_lock(&soft_storage_mutex);
+    LIST_INSERT_HEAD(&all, storage, links);
+    pthread_mutex_unlock(&soft_storage_mutex);
+    return storage;
+}
+
+static void
+take_from_all(soft_storage *storage)
+{
+    pthread_mutex_lock(&soft_storage_mutex);
+    LIST_REMOVE(storage, links);
+    pthread_mutex_unlock(&soft_storage_mutex);
+}
+
+uint64_t
+soft_storage_find(uint64_t address, uint64_t *base)
+{
+    uint64_t nbytes = 0;
+    const soft_storage *storage;
+    pthread_mutex_lock(&soft_storage_mutex);
+    LIST_FOREACH(storage, &all, links)
+    {
+        uint64_t first = (uint64_t)(uintptr_t)storage->bytes;
+        if (address - first < storage->nbytes) {
+            *base = first;
+            nbytes = storage->nbytes;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&soft_storage_mutex);
+    return nbytes;
+}
+
 soft_storage *
 soft_storage_new(soft_storage_mode mode, size_t nbytes, const void *bytes, bool no_copy,
                  size_t *account)
@@ -188,7 +226,8 @@ soft_storage_new(soft_storage_mode mode, size_t nbytes, const void *bytes, bool 
     }
     storage->bytes = no_copy ? (char *)bytes : allocate_block(storage);
     if (storage->bytes == NULL) {
-        soft_storage_release(storage);
+        __atomic_sub_fetch(account, charged_nbytes(storage), __ATOMIC_RELAXED);
+        free(storage);
         return NULL;
     }
     if (bytes != NULL && !no_copy) {
@@ -197,7 +236,7 @@ soft_storage_new(soft_storage_mode mode, size_t nbytes, const void *bytes, bool 
     if (bytes == NULL && soft_settings_get(SOFT_POISON) != 0) {
         soft_storage_discard(storage);
     }
-    return storage;
+    return add_to_all(storage);
 }
 
 soft_storage *
@@ -213,6 +252,7 @@ soft_storage_release(soft_storage *storage)
     if (storage == NULL || __atomic_sub_fetch(&storage->references, 1, __ATOMIC_ACQ_REL) > 0) {
         return;
     }
+    take_from_all(storage);
     __atomic_sub_fetch(storage->account, charged_nbytes(storage), __ATOMIC_RELAXED);
     if (!storage->is_foreign) {
         free_block(storage);

@@ -8,9 +8,11 @@
 #ifndef SOFT_STORAGE_H
 #define SOFT_STORAGE_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include "softmetal/checker/fresh.h"
 #include "softmetal/gpu/race_shadow.h"
@@ -29,19 +31,20 @@ typedef enum {
 typedef struct soft_storage {
     long references;
     soft_storage_mode mode;
-    bool is_tracked;          /* Metal orders the GPU work that uses it */
-    bool is_guarded;          /* pages that nobody may touch follow the block */
-    bool is_foreign;          /* the block belongs to the caller (bytesNoCopy) */
-    size_t nbytes;            /* > 0 */
-    char *bytes;              /* never NULL */
-    size_t *account;          /* borrowed for ever: where the device counts its bytes */
-    long pending_uses;        /* committed command buffers that have not completed */
-    int running_uses;         /* workers that touch its bytes at this moment */
-    int is_orphan;            /* the MTLBuffer is gone */
-    char *made_at;            /* owned; for reports: written before is_orphan, or NULL */
-    int purgeable;            /* a MTLPurgeableState, never KeepCurrent */
-    soft_race_shadow *shadow; /* owned; NULL: never used */
-    soft_fresh *fresh;        /* owned, atomic; NULL: all bytes count as written */
+    bool is_tracked;                /* Metal orders the GPU work that uses it */
+    bool is_guarded;                /* pages that nobody may touch follow the block */
+    bool is_foreign;                /* the block belongs to the caller (bytesNoCopy) */
+    size_t nbytes;                  /* > 0 */
+    char *bytes;                    /* never NULL */
+    size_t *account;                /* borrowed for ever: where the device counts its bytes */
+    long pending_uses;              /* committed command buffers that have not completed */
+    int running_uses;               /* workers that touch its bytes at this moment */
+    int is_orphan;                  /* the MTLBuffer is gone */
+    char *made_at;                  /* owned; for reports: written before is_orphan, or NULL */
+    int purgeable;                  /* a MTLPurgeableState, never KeepCurrent */
+    soft_race_shadow *shadow;       /* owned; NULL: never used */
+    soft_fresh *fresh;              /* owned, atomic; NULL: all bytes count as written */
+    LIST_ENTRY(soft_storage) links; /* of all */
     struct soft_race_clock *released; /* owned; what softmetal_host_release left here */
     char label[SOFT_LABEL_SIZE]; /* behind a lock: use soft_storage_set_label, _copy_label */
 } soft_storage;
@@ -69,6 +72,11 @@ void soft_storage_written(soft_storage *storage, size_t offset, size_t nbytes);
 
 /* Overwrite the contents, except bytes that belong to the caller. */
 void soft_storage_discard(soft_storage *storage);
+
+/* The buffer that has the byte at an address: its length, and in `*base` the address of its first byte.  0: no
+ * buffer has it. */
+uint64_t soft_storage_find(uint64_t address, uint64_t *base);
+extern pthread_mutex_t soft_storage_mutex; /* fork holds it */
 
 size_t soft_storage_page_size(void);
 

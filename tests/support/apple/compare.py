@@ -202,6 +202,7 @@ def aliases() -> dict[str, str]:
     cpp = metal_cpp.read()
     return {
         **{name: metal_cpp.objective_c(cpp.aliases[name], "NS") for name in ("NSErrorDomain", "NSErrorUserInfoKey")},
+        "MTLGPUAddress": cpp.aliases["MTLGPUAddress"],
         "MTLCommandBufferHandler": metal_cpp.argument_type(cpp.aliases["MTLCommandBufferHandler"], "MTL"),
         "MTLAutoreleasedComputePipelineReflection": metal_cpp.objective_c(
             cpp.aliases["MTLAutoreleasedComputePipelineReflection"], "MTL"

@@ -93,7 +93,7 @@ def read_the_rest(text: str, prefix: str, found: MetalCpp) -> None:
     for result, name, arguments in re.findall(r'extern "C" ([^;(]*?)(\w+)\(([^;]*)\);', text):
         types = [argument_type(a, prefix) for a in split_arguments(arguments)]
         found.functions[name] = (objective_c(result, prefix), types)
-    for name, type_name in re.findall(r"^using (\w+)\s*= ([^;]+);", text, re.MULTILINE):
+    for name, type_name in re.findall(r"^ *using (\w+)\s*= ([^;]+);", text, re.MULTILINE):
         found.aliases[prefix + name] = type_name
     for name, body in re.findall(r"^struct (\w+)\s*\{([^{}]*)\}", text, re.MULTILINE):
         fields = re.findall(r"^\s*([\w:]+)\s+(\w+);", body, re.MULTILINE)
