@@ -50,7 +50,7 @@ OUR_LICENCE = "Apache-2.0"
 LICENCE_WITH_LIBOBJC = f"{OUR_LICENCE} AND GPL-3.0-or-later WITH GCC-exception-3.1"
 
 REPOSITORY = os.environ.get("METAL_DLPACK_REPOSITORY", "").rstrip("/")
-PLACEHOLDER = "https://github.com/OWNER/metal_dlpack"  # as README.md has it
+PLACEHOLDER = "https://HOST/OWNER/metal_dlpack"  # as README.md has it
 #: A link or an image of Markdown that names a file or a heading of the repository.
 LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?://)([^)\s]+)\)")
 

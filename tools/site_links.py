@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 REPOSITORY = os.environ.get("METAL_DLPACK_REPOSITORY", "").rstrip("/")
-#: In commands, as `uses: OWNER/metal_dlpack@main` and `git clone https://github.com/OWNER/metal_dlpack`.
+#: In commands, as `uses: OWNER/metal_dlpack@main` and `git clone https://HOST/OWNER/metal_dlpack`.
 PLACEHOLDER = "OWNER/metal_dlpack"
 #: What the site shows of the repository's root, and as which page.
 PAGES = {
@@ -49,7 +49,7 @@ def with_its_address(text: str) -> str:
     if not REPOSITORY:
         return text
     name = "/".join(REPOSITORY.split("/")[-2:])
-    return text.replace(f"https://github.com/{PLACEHOLDER}", REPOSITORY).replace(PLACEHOLDER, name)
+    return text.replace(f"https://HOST/{PLACEHOLDER}", REPOSITORY).replace(PLACEHOLDER, name)
 
 
 def for_the_site(text: str, source: Path, page: Path) -> str:
