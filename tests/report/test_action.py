@@ -182,12 +182,12 @@ def test_the_action_s_own_checkout_is_built_and_installed_in_a_new_environment(t
     checkout(tmp_path).rename(job.action)
     racing(job.workspace)
     asked = {
-        "run": """-m pytest -p no:cacheprovider "tests" -k 'shift and not "x y"'""",
+        "run": """-m pytest -p no:cacheprovider "tests" -k 'shift and not other'""",
         "packages": "pytest",
         "sarif": "out/all found.sarif",
     }
     (job.workspace / "out").mkdir()
-    status, said = job.play(asked)
+    status, said = job.play(asked, PIP_RETRIES="0")  # torch's index may be out of reach, and holds nothing of this
     assert status == 1, said
     assert_found_at_its_line(job.workspace / "out/all found.sarif")
     assert job.uploaded == [{"sarif_file": "out/all found.sarif"}]
