@@ -51,6 +51,7 @@ OUR_LICENCE = "Apache-2.0"
 LICENCE_WITH_LIBOBJC = f"{OUR_LICENCE} AND GPL-3.0-or-later WITH GCC-exception-3.1"
 
 REPOSITORY = os.environ.get("METAL_DLPACK_REPOSITORY", "").rstrip("/")
+PLACEHOLDER = "https://HOST/OWNER/metal_dlpack"  # as README.md has it
 #: A link or an image of Markdown that names a file or a heading of the repository.
 LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?://)([^)\s]+)\)")
 
@@ -278,7 +279,7 @@ def oldest_macos() -> str:
 def links_from_elsewhere(text: str, revision: str) -> str:
     """README.md as the package index shows it: a link into the repository is absolute.
 
-    Where nobody has said where the repository is, its text remains.  Code blocks are left alone.
+    Where nobody has said where the repository is, its text remains.  Of code blocks the repository's address alone changes.
     """
 
     def absolute(match: re.Match) -> str:
@@ -290,7 +291,7 @@ def links_from_elsewhere(text: str, revision: str) -> str:
 
     parts = text.split("```")
     parts[::2] = [LINK.sub(absolute, part) for part in parts[::2]]
-    return "```".join(parts)
+    return "```".join(parts).replace(PLACEHOLDER, REPOSITORY or PLACEHOLDER)
 
 
 def kit(version: str) -> str:

@@ -4,6 +4,8 @@ Pages link as a reader of the repository wants it: to files beside them, to READ
 page stands for each file of `PAGES`, and what is no page is a link to the repository that METAL_DLPACK_REPOSITORY
 names (https://host/owner/name); where it is not set, the words stay without a link.  Words that only name the page's
 file (`memory.md`) are left out: MyST puts the title of the page or of its section there.
+
+Commands name the repository as `PLACEHOLDER`; on the site they name METAL_DLPACK_REPOSITORY's.
 """
 
 import os
@@ -14,6 +16,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 REPOSITORY = os.environ.get("METAL_DLPACK_REPOSITORY", "").rstrip("/")
+#: In commands, as `uses: OWNER/metal_dlpack@main` and `git clone https://HOST/OWNER/metal_dlpack`.
+PLACEHOLDER = "OWNER/metal_dlpack"
 #: What the site shows of the repository's root, and as which page.
 PAGES = {
     ROOT / "README.md": DOCS / "index.md",
@@ -40,6 +44,14 @@ def by_parts(
     return "".join([*parts, outside(text[end:])])
 
 
+def with_its_address(text: str) -> str:
+    """The text, whose commands name the repository where it is."""
+    if not REPOSITORY:
+        return text
+    name = "/".join(REPOSITORY.split("/")[-2:])
+    return text.replace(f"https://HOST/{PLACEHOLDER}", REPOSITORY).replace(PLACEHOLDER, name)
+
+
 def for_the_site(text: str, source: Path, page: Path) -> str:
     """The text of `source`, with its links as `page` of the site needs them.
 
@@ -58,4 +70,6 @@ def for_the_site(text: str, source: Path, page: Path) -> str:
         kind = "tree" if target.is_dir() else "blob"
         return f"[{words}]({REPOSITORY}/{kind}/main/{target.relative_to(ROOT)}{mark}{anchor})" if REPOSITORY else words
 
-    return by_parts(FENCE, text, lambda fence: fence[0], lambda part: LINK.sub(link, part))
+    return by_parts(
+        FENCE, text, lambda fence: with_its_address(fence[0]), lambda part: with_its_address(LINK.sub(link, part))
+    )

@@ -1,7 +1,8 @@
-"""Other people's test suites on torch's mps device, each beside the CPU: suites.py [NAME...] [--page] [--again].
+"""Other people's test suites on torch's mps, beside the CPU: suites.py [NAME...] [--page] [--pairs N] [--again].
 
     suites.py kornia        one of tools/suites.toml; without a name, all of them; `exchange` is a group there
     suites.py --page        writes what came of it to docs/suites.md too
+    suites.py --pairs 3     runs each three times on either device, in turn, for the median of the ratios of their times
     suites.py --again       counts what build/suites has of the last run once more, and runs nothing
 
 Each suite's version gets an environment of its own in build/suites, behind which stands all of the one that runs this.
@@ -26,7 +27,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from suites_rows import DIED, PAGE, Result, Row, by_number, lines_of, placed, row_of
+from suites_rows import DIED, PAGE, Result, Row, by_number, lines_of, placed, ratio_of, row_of
 
 ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build/suites"
@@ -37,6 +38,7 @@ SUITES: dict[str, Any] = TABLE["suite"]
 SETTINGS = ("pyproject.toml", "pytest.ini", "setup.cfg", "tox.ini")
 ABOUT_TESTS = (*SETTINGS, "conftest.py", "tests", "test")
 MAX_DEATHS = 25
+MAX_PAIRS = 9
 
 
 class Missing(Exception):
@@ -145,7 +147,7 @@ def command_of(suite: dict[str, Any], device: str) -> list[str]:
     return words + suite["paths"]
 
 
-def variables_of(suite: dict[str, Any], device: str, folder: Path) -> dict[str, str]:
+def variables_of(suite: dict[str, Any], device: str, lines: Path, done: Path) -> dict[str, str]:
     chosen = {name: value.replace("{device}", device) for name, value in suite.get("environment", {}).items()}
     return {
         **os.environ,
@@ -157,19 +159,23 @@ def variables_of(suite: dict[str, Any], device: str, folder: Path) -> dict[str, 
         "SUITE_DEFAULT": str(int(suite.get("default_device", False))),
         "SUITE_FROM_NUMPY": str(int(suite.get("from_numpy", False))),
         "SUITE_ASKS": suite.get("asks", ""),
-        "SUITE_RESULTS": str(folder / f"{device}.jsonl"),
-        "SUITE_DONE": str(folder / f"{device}.done"),
+        "SUITE_RESULTS": str(lines),
+        "SUITE_DONE": str(done),
         **chosen,
     }
 
 
-def run(name: str, suite: dict[str, Any], device: str, python: Path) -> None:
+def lines_on(name: str, device: str, pair: int) -> Path:
+    return BUILD / name / f"{device}{'' if pair == 0 else pair}.jsonl"
+
+
+def run(name: str, suite: dict[str, Any], device: str, python: Path, pair: int) -> None:
     """A test that ends its process is left out of the next, which goes on with the others."""
-    folder = BUILD / name
-    lines, done = folder / f"{device}.jsonl", folder / f"{device}.done"
+    folder, lines = BUILD / name, lines_on(name, device, pair)
+    done = folder / f"{device}.done"
     lines.write_text("")
     done.write_text("")
-    variables = variables_of(suite, device, folder)
+    variables = variables_of(suite, device, lines, done)
     for _ in range(MAX_DEATHS):
         with (folder / f"{device}.log").open("a") as log:
             command = [str(python), *command_of(suite, device)]
@@ -208,13 +214,27 @@ def uncollected(lines: Path) -> dict[str, str]:
     return {line["uncollected"]: line["said"] for line in said}
 
 
+def grown(lines: Path) -> dict[str, int]:
+    """By how many bytes memory grew from start to end; of the last process, where tests ended others."""
+    said = [line for line in map(json.loads, lines.read_text().splitlines()) if "memory" in line]
+    if len(said) < 2 or [line["memory"] for line in said[-2:]] != ["start", "end"]:
+        return {"tensors": 0, "process": 0}
+    return {what: said[-1][what] - said[-2][what] for what in ("tensors", "process")}
+
+
 def row_from(name: str, suite: dict[str, Any]) -> Row:
-    cpu, mps = (read(BUILD / name / f"{device}.jsonl") for device in ("cpu", "mps"))
-    lost = uncollected(BUILD / name / "mps.jsonl")
+    pairs = [[lines_on(name, device, pair) for device in ("cpu", "mps")] for pair in range(MAX_PAIRS)]
+    ratios = [ratio_of(*map(read, pair)) for pair in pairs if all(lines.exists() for lines in pair)]
+    cpu, mps = map(read, pairs[0])
+    lost = uncollected(pairs[0][1])
     for test in cpu.keys() - mps.keys():
         if said := lost.get(test.partition("::")[0]):
             mps[test] = Result("failed", said)
-    return row_of(cpu, mps, CAUSES, suite.get("known", {}))
+    row = row_of(cpu, mps, CAUSES, suite.get("known", {}), of_mps=suite.get("of_mps", False))
+    growth = [grown(lines) for lines in pairs[0]]
+    row.ratios, row.tensors = ratios, growth[1]["tensors"]
+    row.grown = {"cpu": growth[0]["process"], "mps": growth[1]["process"]}
+    return row
 
 
 def show(name: str, suite: dict[str, Any], row: Row) -> None:
@@ -224,7 +244,9 @@ def show(name: str, suite: dict[str, Any], row: Row) -> None:
     )
     print(f"   {sum(row.refused.values())} refused as on a Mac, {row.skipped} skipped on mps, "
           f"{row.failed_on_both} fail on the CPU too, {len(row.ours)} ours, {len(row.crashes)} end the process; "
-          f"mps takes {row.ratio:.2f} of the CPU's time")  # fmt: skip
+          f"mps takes {row.ratio:.2f} of the CPU's time, the median of {len(row.ratios)}")  # fmt: skip
+    print(f"   {row.tensors} bytes of tensors are left on mps; the process grew by "
+          f"{row.grown['cpu'] / 1e6:.0f} MB on the CPU and by {row.grown['mps'] / 1e6:.0f} MB on mps")  # fmt: skip
     for cause, number in by_number(row.refused):
         print(f"{number:7} {cause}: {CAUSES[cause]['rule']}")
     for test in row.crashes:
@@ -235,12 +257,15 @@ def show(name: str, suite: dict[str, Any], row: Row) -> None:
         print(f"   cannot be collected: {test}")
 
 
-def judge(name: str, suite: dict[str, Any], again: bool) -> Row:
-    if not again:
+def judge(name: str, suite: dict[str, Any], pairs: int) -> Row:
+    if pairs > 0:
         python = environment(name, suite)
         source(name, suite)
-        for device in ("cpu", "mps"):
-            run(name, suite, device, python)
+        for pair in range(MAX_PAIRS):
+            for device in ("cpu", "mps"):
+                lines_on(name, device, pair).unlink(missing_ok=True)
+                if pair < pairs:
+                    run(name, suite, device, python, pair)
     row = row_from(name, suite)
     if not row.tests:
         raise Missing(f"no test ran: {BUILD / name}/*.log says why")
@@ -261,13 +286,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition(":")[0])
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--page", action="store_true")
-    parser.add_argument("--again", action="store_true")
+    parser.add_argument("--pairs", type=int, choices=range(1, MAX_PAIRS + 1), default=1, metavar="N")
+    parser.add_argument("--again", dest="pairs", action="store_const", const=0)
     options = parser.parse_args()
     status = 0
     for name in chosen(options.names):
         suite = SUITES[name]
         try:
-            row = judge(name, suite, options.again)
+            row = judge(name, suite, options.pairs)
         except Missing as why:
             print(f"== {name} {suite['version']}: left out: {why}", flush=True)
             continue

@@ -1,17 +1,25 @@
 """A pytest plugin: one line for each test of another library's suite, on the device that $SUITE_DEVICE names.
 
+Its time is the processor's.  The first and the last line of a run say what memory there is: tensors of mps that live,
+and the process's own pages once malloc has given back what it can.
+
 A test is written down when it begins, so that one which ends the process is known; $SUITE_DONE has the tests that an
 earlier process of the same run has finished.  With $SUITE_DEFAULT=1 what is made without a device lies on that device;
 with $SUITE_FROM_NUMPY=1 what torch.from_numpy gives, too.  $SUITE_ASKS: the suite's MODULE:FUNCTION that names one.
 """
 
+import ctypes
 import faulthandler
+import gc
 import importlib
 import json
 import os
 import random
 import sys
+import time
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,6 +54,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         setattr(importlib.import_module(module), function, lambda: os.environ["SUITE_DEVICE"])
 
 
+def write_memory(when: str) -> None:
+    import torch
+
+    sys.last_type = sys.last_value = sys.last_traceback = None  # pytest's, of the last test that failed
+    gc.collect()
+    tensors = 0
+    if os.environ["SUITE_DEVICE"] == "mps":
+        torch.mps.synchronize()
+        torch.mps.empty_cache()
+        tensors = torch.mps.current_allocated_memory()
+    ctypes.CDLL(None).malloc_trim(0)
+    pages = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+    write(memory=when, tensors=tensors, process=pages)
+
+
+def pytest_runtestloop() -> None:
+    write_memory("start")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    write_memory("end")
+
+
 def pytest_runtest_logstart(nodeid: str) -> None:
     _said.pop(nodeid, None)
     write(begun=nodeid)
@@ -57,6 +89,13 @@ def pytest_runtest_setup() -> None:
 
     torch.manual_seed(0)
     faulthandler.dump_traceback_later(SECONDS_A_TEST, exit=True, file=sys.__stderr__)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
+    begin = time.process_time()
+    yield
+    write(took=item.nodeid, seconds=round(time.process_time() - begin, 4))
 
 
 def pytest_runtest_teardown() -> None:
@@ -72,8 +111,6 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         _said[report.nodeid] = (outcome, (crash.message if crash else "")[:1500] + "\n" + text[-2500:])
     elif outcome == "skipped" or report.when == "call":
         _said.setdefault(report.nodeid, (outcome, ""))
-    if report.when == "call":
-        write(took=report.nodeid, seconds=round(report.duration, 4))
     if report.when == "teardown":
         outcome, said = _said.pop(report.nodeid, ("skipped", ""))
         write(test=report.nodeid, outcome=outcome, said=said)

@@ -5,6 +5,7 @@ held up its process, refused as on a Mac by a rule of torch (a pattern over what
 """
 
 import re
+import statistics
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -35,7 +36,13 @@ class Row:
     refused: dict[str, int] = field(default_factory=dict)
     ours: dict[str, str] = field(default_factory=dict)
     crashes: list[str] = field(default_factory=list)
-    ratio: float = 0.0
+    ratios: list[float] = field(default_factory=list)  # of the times, by pair of runs
+    tensors: int = 0  # bytes of mps more than at the start
+    grown: dict[str, int] = field(default_factory=dict)  # bytes of the process, by device
+
+    @property
+    def ratio(self) -> float:
+        return statistics.median(self.ratios) if self.ratios else 0.0
 
 
 def same_test(nodeid: str) -> str:
@@ -52,23 +59,41 @@ def cause_of(said: str, test: str, causes: dict[str, Any], known: dict[str, list
     return next((name for name, cause in causes.items() if re.search(cause["says"], said)), None)
 
 
-def row_of(cpu: dict[str, Result], mps: dict[str, Result], causes: dict[str, Any], known: dict[str, list[str]]) -> Row:
-    """Count each test once; those that are skipped on the CPU are no tests."""
-    # A suite that tries each device that it finds tries the CPU again beside mps: mps counts.
-    cpu, mps = (
-        {same_test(test): of[test] for test in sorted(of, key=lambda one: one != same_test(one))} for of in (cpu, mps)
-    )
-    row, times = Row(), [0.0, 0.0]
+def by_test(results: dict[str, Result]) -> dict[str, Result]:
+    """By the name on either device.
+
+    A suite that tries each device that it finds tries the CPU again beside mps: mps counts.
+    """
+    return {same_test(test): results[test] for test in sorted(results, key=lambda one: one != same_test(one))}
+
+
+def ratio_of(cpu: dict[str, Result], mps: dict[str, Result]) -> float:
+    """The time on mps over the CPU's, of the tests that pass on both."""
+    cpu, mps = by_test(cpu), by_test(mps)
+    both = [test for test in cpu if cpu[test].outcome == "passed" == mps.get(test, Result("failed")).outcome]
+    there, here = (sum(of[test].seconds for test in both) for of in (cpu, mps))
+    return here / there if there else 0.0
+
+
+def row_of(
+    cpu: dict[str, Result],
+    mps: dict[str, Result],
+    causes: dict[str, Any],
+    known: dict[str, list[str]],
+    *,
+    of_mps: bool = False,
+) -> Row:
+    """Count each test once; those that are skipped on the CPU are no tests, unless those `of_mps` alone count."""
+    row = Row(ratios=[ratio_of(cpu, mps)])
+    cpu, mps = by_test(cpu), by_test(mps)
     for test, there in cpu.items():
         here = mps.get(test, Result("failed", "it does not run on mps"))
-        if there.outcome == "skipped":
+        if there.outcome == "skipped" and not (of_mps and here.outcome != "skipped"):
             continue
         row.tests += 1
         row.on_cpu += there.outcome == "passed"
         if here.outcome == "passed":
             row.on_mps += 1
-            if there.outcome == "passed":
-                times = [times[0] + there.seconds, times[1] + here.seconds]
         elif here.outcome == "skipped":
             row.skipped += 1
         elif there.outcome == "failed":
@@ -79,7 +104,6 @@ def row_of(cpu: dict[str, Result], mps: dict[str, Result], causes: dict[str, Any
             row.refused[cause] = row.refused.get(cause, 0) + 1
         else:
             row.ours[test] = here.said.partition("\n")[0][:200]
-    row.ratio = times[1] / times[0] if times[0] else 0.0
     return row
 
 
@@ -105,13 +129,19 @@ def lines_of(name: str, version: str, date: str, row: Row, causes: dict[str, Any
     )
     counts = " | ".join(f"{number:,}" for number in numbers)
     return {
-        "rows": [f"| {name} {version} | {counts} | {row.ratio:.1f} | {date} |"],
+        "rows": [f"| {name} {version} | {counts} | {row.ratio:.1f} of {len(row.ratios)} | {memory_of(row)} | {date} |"],
         "refused": [
             f"| {name} | {number:,} | {cause}: {causes[cause]['rule']} |" for cause, number in by_number(row.refused)
         ],
         "ours": [f"| {name} | `{shown(test)}` | {shown(said)} |" for test, said in sorted(row.ours.items())]
         + [f"| {name} | `{shown(test)}` | the process dies, or takes too long |" for test in row.crashes],
     }
+
+
+def memory_of(row: Row) -> str:
+    """Tensors left, in bytes; growth of the process on the CPU and on mps, in MB."""
+    cpu, mps = (f"{row.grown.get(device, 0) / 1e6:.0f}" for device in ("cpu", "mps"))
+    return f"{row.tensors:,} | {cpu} | {mps}"
 
 
 def shown(text: str) -> str:

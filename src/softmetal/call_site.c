@@ -1,20 +1,20 @@
 /* call_site.c: records stacks and gives their frames names.
  *
  * Owns:    nothing that stays.
- * Calls:   backtrace and dladdr; validation.h to know whether it is worth the time.
+ * Calls:   the unwinder and dladdr; validation.h to know whether it is worth the time.
  * Threads: any.
  */
 #define _GNU_SOURCE /* dladdr */
 #include "softmetal/call_site.h"
 
 #include <dlfcn.h>
-#include <execinfo.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unwind.h>
 
 #include <objc/objc.h>
 
@@ -41,6 +41,29 @@ soft_call_site_set_caller(void *address)
     last_caller = address;
 }
 
+struct walk {
+    soft_call_site *site;
+    int most;
+};
+
+/* Up to what is shown: each frame takes a microsecond. */
+static _Unwind_Reason_Code
+note_frame(struct _Unwind_Context *context, void *argument)
+{
+    struct walk *walk = argument;
+    soft_call_site *site = walk->site;
+    void *frame = (void *)_Unwind_GetIP(context);
+    if (frame == NULL || site->count == walk->most) {
+        return _URC_END_OF_STACK;
+    }
+    site->frames[site->count] = frame;
+    site->count += 1;
+    if (frame == site->caller && site->count + MOST_SHOWN - 1 < walk->most) {
+        walk->most = site->count + MOST_SHOWN - 1;
+    }
+    return _URC_NO_REASON;
+}
+
 soft_call_site *
 soft_call_site_record(int most)
 {
@@ -50,7 +73,20 @@ soft_call_site_record(int most)
     soft_call_site *site = malloc(sizeof *site);
     if (site != NULL) {
         site->caller = last_caller;
-        site->count = backtrace(site->frames, most);
+        site->count = 0;
+        struct walk walk = {site, most};
+        (void)_Unwind_Backtrace(note_frame, &walk);
+    }
+    return site;
+}
+
+soft_call_site *
+soft_call_site_of(void *caller)
+{
+    soft_call_site *site = soft_validation_is_on() ? malloc(sizeof *site) : NULL;
+    if (site != NULL) {
+        site->caller = site->frames[0] = caller;
+        site->count = 1;
     }
     return site;
 }

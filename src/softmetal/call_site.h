@@ -16,8 +16,11 @@ typedef struct soft_call_site soft_call_site;
 void soft_call_site_set_caller(void *address);
 
 #define SOFT_MOST_FRAMES 16
-/* The stack of the caller, when validation is on: malloc'ed.  Else, or with no memory, NULL. */
+/* The stack of the caller, as far as it is shown, when validation is on: malloc'ed.  Else, or with no
+ * memory, NULL. */
 soft_call_site *soft_call_site_record(int most_frames);
+/* The same with one frame, where a stack would take too long. */
+soft_call_site *soft_call_site_of(void *caller);
 /* As soft_call_site_record, but kept once for each stack: borrowed for ever. */
 const soft_call_site *soft_call_site_intern(void);
 void *soft_call_site_caller(void); /* the last SOFT_CALLED of this thread */

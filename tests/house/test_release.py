@@ -62,7 +62,9 @@ def unpublished(folder, published):
 def test_the_page_on_the_index_is_readme_with_links_that_lead_somewhere(published):
     assert published["Description-Content-Type"] == "text/markdown"
     readme, page = (ROOT / "README.md").read_text(), published.get_payload()
-    assert re.sub(r"\]\([^)]*\)", "", page) == re.sub(r"\]\([^)]*\)", "", readme)
+    assert f"git clone {ADDRESS} " in page
+    readme_there = readme.replace("https://HOST/OWNER/metal_dlpack", ADDRESS)
+    assert re.sub(r"\]\([^)]*\)", "", page) == re.sub(r"\]\([^)]*\)", "", readme_there)
     local = [target for target in targets(readme) if not target.startswith("https://")]
     ours = [target for target in targets(page) if target.startswith(ADDRESS)]
     assert len(local) == len(ours) > 10
@@ -71,7 +73,8 @@ def test_the_page_on_the_index_is_readme_with_links_that_lead_somewhere(publishe
     assert links.pop("Source") == ADDRESS
     assert links.pop("Issues") == f"{ADDRESS}/issues"
     for target in [*ours, *(link.replace("/tree/", "/blob/") for link in links.values())]:
-        path = target.removeprefix(f"{ADDRESS}/blob/v{md.__version__}/").partition("#")[0]
+        image = f"{ADDRESS}/raw/v{md.__version__}/"
+        path = target.removeprefix(image).removeprefix(image.replace("/raw/", "/blob/")).partition("#")[0]
         assert (ROOT / path).exists(), target
 
 

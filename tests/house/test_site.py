@@ -5,6 +5,7 @@ import inspect
 import re
 
 import pytest
+import recipes
 import site_docstrings
 import site_links
 from children import output_of
@@ -192,3 +193,22 @@ def test_links_of_a_page_are_those_of_the_site(monkeypatch):
     assert site_links.for_the_site("[memory.md](../memory.md#x)", DOCS / "inside" / "x.md", source) == "[](memory.md#x)"
     monkeypatch.setattr(site_links, "REPOSITORY", "")
     assert converted(source) == "[a](inside/architecture.md#threads) [b](memory.md#x) c" + rest
+
+
+#: Commands of pages that name this repository: an action's, a clone's.
+NAMED = re.compile(r"uses: (\S+/metal_dlpack\b)|git clone (\S+)|(https://HOST/\S+)")
+
+
+def test_pages_name_the_repository_in_one_way_and_the_site_by_its_setting(monkeypatch):
+    clone = f"https://HOST/{site_links.PLACEHOLDER}"
+    named = {page: ["".join(groups) for groups in NAMED.findall((ROOT / page).read_text())] for page in recipes.pages()}
+    assert {name for names in named.values() for name in names} == {clone, site_links.PLACEHOLDER}
+    assert {"README.md", "docs/ci_without_a_mac.md", "docs/kernel_authors.md"} <= {
+        page for page in named if named[page]
+    }
+    text = f"```\ngit clone {clone}\nuses: OWNER/metal_dlpack@main\n```\n`OWNER`"
+    page = DOCS / "files.md"
+    assert site_links.for_the_site(text, page, page) == text
+    monkeypatch.setattr(site_links, "REPOSITORY", "https://host/some/fork")
+    shown = "```\ngit clone https://host/some/fork\nuses: some/fork@main\n```\n`OWNER`"
+    assert site_links.for_the_site(text, page, page) == shown

@@ -1,5 +1,6 @@
 """The tool that runs other libraries' suites: its causes and counts on made-up results, and its page."""
 
+import json
 import random
 import re
 
@@ -38,6 +39,13 @@ def test_each_test_counts_once_and_by_its_fate(seed):
     assert counted == {name: fates.count(name) for name in counted}
     assert sum(counted.values()) == row.tests
     assert row.ratio in (0.0, 3.0)
+
+
+def test_tests_of_mps_alone_count_where_that_is_said():
+    cpu = {"a": Result("skipped"), "b": Result("skipped"), "c": Result("skipped"), "d": Result("passed")}
+    mps = {"a": Result("passed"), "b": Result("failed", "wrong"), "c": Result("skipped"), "d": Result("passed")}
+    row = suites_rows.row_of(cpu, mps, CAUSES, {}, of_mps=True)
+    assert (row.tests, row.on_cpu, row.on_mps, row.skipped, [*row.ours]) == (3, 1, 2, 0, ["b"])
 
 
 def test_of_a_suite_that_tries_the_cpu_beside_mps_only_mps_counts():
@@ -104,6 +112,22 @@ def test_what_a_run_leaves_of_a_test_that_ends_its_process(tmp_path):
         '{"begun": "a"}\n{"took": "a", "seconds": 2.5}\n{"test": "a", "outcome": "passed", "said": ""}\n{"begun": "b"}\n'
     )
     assert suites.read(lines) == {"a": Result("passed", "", 2.5), "b": Result("failed", DIED)}
+
+
+def test_times_are_the_median_of_the_pairs_and_memory_is_that_of_the_last_process(tmp_path, monkeypatch):
+    monkeypatch.setattr(suites, "BUILD", tmp_path)
+    (tmp_path / "a").mkdir()
+    seconds = {"cpu": [1, 1, 2], "mps": [1, 5, 4]}
+    memory = [("start", 0, 50), ("start", 8, 100), ("end", 24, 70)]  # the first process ended early
+    for device, pair in ((device, pair) for device in seconds for pair in range(3)):
+        lines = [{"memory": when, "tensors": tensors, "process": pages} for when, tensors, pages in memory]
+        lines += [{"begun": "t"}, {"took": "t", "seconds": seconds[device][pair]}]
+        lines += [{"test": "t", "outcome": "passed", "said": ""}]
+        suites.lines_on("a", device, pair).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    row = suites.row_from("a", {})
+    assert (row.tests, row.ratio, row.ratios) == (1, 2, [1, 5, 2])
+    assert (row.tensors, row.grown) == (16, {"cpu": -30, "mps": -30})
+    assert "| 2.0 of 3 | 16 | -0 | -0 |" in suites_rows.lines_of("a", "1", "now", row, {})["rows"][0]
 
 
 def test_a_suites_lines_take_the_place_of_its_old_ones():

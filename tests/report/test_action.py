@@ -1,19 +1,22 @@
-"""action.yml: its shell steps as a runner would take them, on a repository with one racing kernel; the workflows that pages show."""
+"""action.yml: its steps as a runner takes them, on a repository with one racing kernel; the workflows that pages show."""
 
 import json
 import os
 import re
 import subprocess
 import sys
+import venv
 
 import pytest
 import yaml
+from checkouts import checkout
 from places import ROOT, python_path
 from recipes import blocks, pages
+from site_links import PLACEHOLDER
 
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 STEPS = {step["name"]: step for step in ACTION["runs"]["steps"]}
-OWN = "OWNER/metal_dlpack@main"
+OWN = f"{PLACEHOLDER}@main"
 PAGES = {page: yaml.safe_load(block.text) for page in pages() for block in blocks(page) if block.language == "yaml"}
 USED = "".join(path.read_text() for path in [*(ROOT / ".github" / "workflows").glob("*.yml"), ROOT / "action.yml"])
 
@@ -31,36 +34,90 @@ def given(asked):
     return inputs | {name: str(value).lower() if isinstance(value, bool) else value for name, value in asked.items()}
 
 
+class Runner:
+    """A job's machine: a workspace, its files of GitHub's, and each step of the action as a runner takes it.
+
+    All its folders have a space in their names.  Commands of root's write down what they are asked; so does pip, unless a
+    Python of the job's own is given.
+    """
+
+    def __init__(self, folder, python=None):
+        self.noted, self.workspace, self.files = folder / "noted", folder / "a work space", folder / "runner temp"
+        self.uploaded, self.action, tools = [], folder / "an action", folder / "bin"
+        for made in (self.workspace, self.files, tools):
+            made.mkdir()
+        noted = 'echo "$(basename "$0") $*" >> "$NOTED"'
+        pip = f'if [ "$1 $2" = "-m pip" ]; then {noted}; else exec "{sys.executable}" "$@"; fi'
+        commands = {"sudo": 'exec "$@"', "apt-get": noted, "python": f'exec "{python}" "$@"' if python else pip}
+        for name, text in commands.items():
+            (tools / name).write_text(f"#!/bin/sh\n{text}\n")
+            (tools / name).chmod(0o755)
+        path = {"PYTHONPATH": python_path()} if python is None else {}
+        kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+        self.variables = kept | path | {
+            "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}",
+            "CI": "true",
+            "GITHUB_ACTIONS": "true",
+            "GITHUB_WORKSPACE": str(self.workspace),
+            "GITHUB_ACTION_PATH": str(self.action),
+            "RUNNER_OS": "Linux",
+            "RUNNER_TEMP": str(self.files),
+            "NOTED": str(self.noted),
+            **{f"GITHUB_{name}": str(self.files / name) for name in ("OUTPUT", "ENV", "PATH", "STEP_SUMMARY")},
+        }  # fmt: skip
+
+    def play(self, asked, only=None, **variables):
+        """Each step in turn, but `only` one if it is named; after one that fails those whose `if` says so."""
+        inputs, status, said = given(asked), 0, []
+        for name, step in STEPS.items():
+            if only in (None, name) and self.is_taken(step.get("if"), inputs, status):
+                if "uses" in step:
+                    self.uploaded.append({key: filled(value, inputs) for key, value in step["with"].items()})
+                    continue
+                done = self.step(step, inputs, variables)
+                status = status or done.returncode
+                said.append(done.stdout + done.stderr)
+        return status, "".join(said)
+
+    def step(self, step, inputs, variables):
+        assert step["shell"] == "bash"
+        for name in ("OUTPUT", "ENV", "PATH", "STEP_SUMMARY"):  # a runner makes them empty for each step
+            (self.files / name).write_text("")
+        script = self.files / "a step.sh"
+        script.write_text(filled(step["run"], inputs))
+        values = {key: filled(value, inputs) for key, value in step.get("env", {}).items()}
+        words = ["bash", "--noprofile", "--norc", "-eo", "pipefail", script]
+        settings = self.variables | values | variables
+        return subprocess.run(words, cwd=self.workspace, env=settings, capture_output=True, text=True, check=False)
+
+    def is_taken(self, condition, inputs, status):
+        """An `if`, in which `&&`, `!`, `==`, `!=` and two functions may stand."""
+        if condition is None:
+            return status == 0
+        text = condition.removeprefix("${{").removesuffix("}}").replace("&&", " and ")
+        text = re.sub(r"inputs\.(\w+)", r"inputs['\1']", re.sub(r"!(?!=)", " not ", text)).strip()
+
+        def hash_files(pattern):
+            return "".join(str(hash(path)) for path in self.workspace.glob(pattern))
+
+        return eval(text, {"inputs": inputs, "cancelled": lambda: False, "hashFiles": hash_files})
+
+
+def filled(text, inputs):
+    return re.sub(r"\$\{\{ inputs\.(\w+) \}\}", lambda found: inputs[found[1]], text)
+
+
+#: What of this machine's environment a job has as well: where caches and package indexes are.
+KEPT = [
+    name
+    for name in os.environ
+    if name.startswith(("PIP_", "XDG_", "SSL_", "LC_")) or name in ("HOME", "LANG", "TMPDIR")
+]
+
+
 @pytest.fixture
 def runner(tmp_path):
-    """A checkout on a machine whose commands for installing only write down what they are asked."""
-    tools, checkout = tmp_path / "bin", tmp_path / "checkout"
-    tools.mkdir()
-    checkout.mkdir()
-    noted = 'echo "$(basename "$0") $*" >> "$NOTED"'
-    python = f'if [ "$1 $2" = "-m pip" ]; then {noted}; else exec "{sys.executable}" "$@"; fi'
-    for name, text in {"sudo": 'exec "$@"', "apt-get": noted, "python": python}.items():
-        (tools / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tools / name).chmod(0o755)
-
-    def run(name, asked, **environment):
-        inputs, step = given(asked), STEPS[name]
-        values = {
-            key: re.sub(r"\$\{\{ inputs\.(\w+) \}\}", lambda found: inputs[found[1]], value)
-            for key, value in step.get("env", {}).items()
-        }
-        settings = {
-            "RUNNER_OS": "Linux",
-            "GITHUB_ACTION_PATH": "/actions/metal_dlpack",
-            "NOTED": str(tmp_path / "noted"),
-        }
-        path = f"{tools}{os.pathsep}{os.environ['PATH']}"
-        everything = {**os.environ, "PYTHONPATH": python_path(), "PATH": path, **settings, **values, **environment}
-        words = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]  # as a runner's `shell: bash`
-        return subprocess.run(words, cwd=checkout, env=everything, capture_output=True, text=True, check=False)
-
-    run.checkout, run.noted = checkout, tmp_path / "noted"
-    return run
+    return Runner(tmp_path)
 
 
 RACING = """
@@ -82,55 +139,96 @@ def test_shift():
 BARRIER = "    threadgroup_barrier(metal::mem_flags::mem_threadgroup);\n    y[i]"
 
 
-@pytest.mark.needs_kernels
-def test_a_race_is_in_sarif_at_its_line_and_fails_the_job_until_it_is_mended(runner):
-    (asked,) = [step["with"] for step in steps_of(PAGES["docs/kernel_authors.md"]) if step["uses"] == OWN]
-    tests = runner.checkout / "tests"
-    tests.mkdir()
-    (tests / "test_shift.py").write_text(RACING)
-    done = runner("Run", asked)
-    assert done.returncode == 1, done.stdout + done.stderr
-    (run,) = json.loads((runner.checkout / "kernels.sarif").read_text())["runs"]
+def racing(workspace, text=RACING):
+    (workspace / "tests").mkdir(exist_ok=True)
+    (workspace / "tests/test_shift.py").write_text(text)
+
+
+def assert_found_at_its_line(file):
+    (run,) = json.loads(file.read_text())["runs"]
     (found,) = run["results"]
     place = found["locations"][0]["physicalLocation"]
     line = 1 + RACING.splitlines().index("    y[i] = tile[(i + 32) % 64];")
     assert place["artifactLocation"]["uri"] == "tests/test_shift.py"
     assert place["region"]["startLine"] in (line - 1, line)
-    (tests / "test_shift.py").write_text(RACING.replace("    y[i]", BARRIER))
-    done = runner("Run", asked)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert json.loads((runner.checkout / "kernels.sarif").read_text())["runs"][0]["results"] == []
+
+
+def asked_on(page):
+    (asked,) = [step["with"] for step in steps_of(PAGES[page]) if step.get("uses") == OWN]
+    return asked
+
+
+@pytest.mark.needs_kernels
+def test_a_race_is_in_sarif_at_its_line_and_fails_the_job_until_it_is_mended(runner):
+    racing(runner.workspace)
+    status, said = runner.play(asked_on("docs/kernel_authors.md"))
+    assert status == 1, said
+    assert_found_at_its_line(runner.workspace / "kernels.sarif")
+    assert runner.uploaded == [{"sarif_file": "kernels.sarif"}]
+    racing(runner.workspace, RACING.replace("    y[i]", BARRIER))
+    status, said = runner.play(asked_on("docs/kernel_authors.md"))
+    assert status == 0, said
+    assert json.loads((runner.workspace / "kernels.sarif").read_text())["runs"][0]["results"] == []
+    assert len(runner.uploaded) == 2
+
+
+@pytest.mark.long
+@pytest.mark.needs_kernels
+def test_the_action_s_own_checkout_is_built_and_installed_in_a_new_environment(tmp_path):
+    """As on a runner: pip builds and installs into an environment that has nothing of this package's."""
+    new = tmp_path / "hosted tool cache"
+    venv.create(new, symlinks=True, with_pip=True)
+    job = Runner(tmp_path, new / "bin/python")
+    checkout(tmp_path).rename(job.action)
+    racing(job.workspace)
+    asked = {
+        "run": """-m pytest -p no:cacheprovider "tests" -k 'shift and not other'""",
+        "packages": "pytest",
+        "sarif": "out/all found.sarif",
+    }
+    (job.workspace / "out").mkdir()
+    status, said = job.play(asked, PIP_RETRIES="0")  # torch's index may be out of reach, and holds nothing of this
+    assert status == 1, said
+    assert_found_at_its_line(job.workspace / "out/all found.sarif")
+    assert job.uploaded == [{"sarif_file": "out/all found.sarif"}]
+    racing(job.workspace, RACING.replace("    y[i]", BARRIER))
+    status, said = job.play(asked, only="Run")
+    assert (status, "1 passed" in said) == (0, True), said
+    assert {path.name for path in job.workspace.iterdir()} == {"tests", "out"}
+    assert {path.read_text() for path in job.files.glob("[A-Z]*")} == {""}
 
 
 @pytest.mark.needs_torch
 def test_without_the_check_tests_and_programs_have_mps(runner):
-    (asked,) = [step["with"] for step in steps_of(PAGES["docs/ci_without_a_mac.md"]) if step["uses"] == OWN]
-    (runner.checkout / "tests").mkdir()
+    (runner.workspace / "tests").mkdir()
     test = "import torch\n\ndef test_it():\n    assert torch.ones(2, device='mps').sum().item() == 2\n"
-    (runner.checkout / "tests/test_it.py").write_text(test)
-    done = runner("Run", asked)
-    assert (done.returncode, "1 passed" in done.stdout) == (0, True), done.stdout + done.stderr
+    (runner.workspace / "tests/test_it.py").write_text(test)
+    status, said = runner.play(asked_on("docs/ci_without_a_mac.md"))
+    assert (status, "1 passed" in said, runner.uploaded) == (0, True, []), said
     program = "import sys, torch; print(torch.ones(2, device='mps').sum().item(), sys.argv[1:])"
-    (runner.checkout / "program.py").write_text(program)
-    done = runner("Run", {"run": "program.py --name 'two words'", "check": False})
-    assert (done.returncode, done.stdout) == (0, "2.0 ['--name', 'two words']\n"), done.stderr
-    assert not (runner.checkout / "kernels.sarif").exists()
+    (runner.workspace / "a program.py").write_text(program)
+    asked = {"run": """'a program.py' --name 'two words' "it's" """, "check": False}
+    assert runner.play(asked, only="Run") == (0, """2.0 ['--name', 'two words', "it's"]\n""")
+    assert not (runner.workspace / "kernels.sarif").exists()
 
 
 def test_it_installs_compilers_itself_and_what_is_asked_for(runner):
-    assert runner("Compilers", {"run": "x"}).returncode == 0
-    assert runner("Install", {"run": "x", "packages": "'mlx[cpu]' pytest ."}).returncode == 0
-    assert runner("Install", {"run": "x", "wheel": "dist/metal_dlpack.whl"}).returncode == 0
-    assert runner("Install", {"run": "x", "wheel": "metal_dlpack[kernels]"}).returncode == 0
+    assert runner.play({"run": "x"}, only="Compilers")[0] == 0
+    for asked in (
+        {"packages": "'mlx[cpu]' pytest ."},
+        {"wheel": "dist/metal_dlpack.whl"},
+        {"wheel": "metal_dlpack[kernels]"},
+    ):
+        assert runner.play({"run": "x", **asked}, only="Install")[0] == 0
     assert runner.noted.read_text().splitlines() == [
         "apt-get update -q",
         "apt-get install -qy gcc g++ gobjc",
-        "python -m pip install /actions/metal_dlpack[kernels] mlx[cpu] pytest .",
+        f"python -m pip install {runner.action}[kernels] mlx[cpu] pytest .",
         "python -m pip install dist/metal_dlpack.whl[kernels]",
         "python -m pip install metal_dlpack[kernels]",
     ]
-    done = runner("Compilers", {"run": "x"}, RUNNER_OS="macOS")
-    assert (done.returncode, "::error::" in done.stdout) == (1, True)
+    status, said = runner.play({"run": "x"}, RUNNER_OS="macOS")
+    assert (status, said.count("::error::"), len(runner.noted.read_text().splitlines())) == (1, 1, 5)
 
 
 def test_what_is_found_is_uploaded_whether_or_not_the_run_failed():

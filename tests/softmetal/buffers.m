@@ -65,6 +65,23 @@ CASE(a_new_buffer_holds_zeros)
     }
 }
 
+CASE(a_buffer_in_the_memory_of_a_former_one_holds_zeros)
+{
+    id<MTLDevice> device = open_device();
+    for (size_t pages = 1; pages < 7; pages++) {
+        for (size_t less = 0; less < 100; less++) {
+            id<MTLBuffer> buffer = [device newBufferWithLength:pages * page_size() - less
+                                                       options:SHARED];
+            char *bytes = [buffer contents];
+            for (size_t index = 0; index < [buffer length]; index++) {
+                CHECK(bytes[index] == 0);
+            }
+            memset(bytes, 0xFF, [buffer length]);
+            [buffer release];
+        }
+    }
+}
+
 CASE(poison_fills_what_nobody_has_written)
 {
     softmetal_set("SOFTMETAL_POISON", "1");

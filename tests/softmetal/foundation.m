@@ -176,3 +176,13 @@ REPORTS("dead-object", a_message_to_an_object_that_is_gone)
     [object release];
     [object release];
 }
+
+REPORTS("dead-object", a_pool_that_is_drained_twice)
+{
+    if (getenv("SOFTMETAL_VALIDATION") == NULL) {
+        return;
+    }
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    [pool drain];
+    [pool drain];
+}

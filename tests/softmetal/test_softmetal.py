@@ -245,6 +245,8 @@ def test_a_dead_object_is_reported_with_the_places_of_its_birth_and_death(builde
     said = builder.said("a_message_to_an_object_that_is_gone", SOFTMETAL_VALIDATION="1")
     assert "-[NSObject release] is sent to an object that is gone" in said
     assert re.search(r"made at \S*.*cases\.so\+0x.* and freed at \S*.*cases\.so\+0x", said)
+    said = builder.said("a_pool_that_is_drained_twice", SOFTMETAL_VALIDATION="1")
+    assert re.search(r"-\[NSAutoreleasePool drain\] is sent to an object that is gone; it was made at \S*.*cases\.so", said)
 
 
 #: Reports on lifetimes, and what stands before the place that made the object.

@@ -30,6 +30,8 @@ static void add_autoreleased(id object);
 
 /* ---- objects that are gone ---- */
 
+#define FRAMES_OF_ENDS 8 /* as many objects end as are made, and each frame takes time */
+
 /* It answers no message itself, so the runtime hands each one to `forward::`. */
 #if __has_attribute(objc_root_class)
 __attribute__((objc_root_class))
@@ -62,15 +64,29 @@ __attribute__((objc_root_class))
 
 @end
 
-/* Turn an object without owners into one that reports every message.  Takes over its memory. */
+/* Turn an object without owners into one that reports every message.  Takes over its memory, and `end`. */
 static void
-make_zombie(id object)
+make_zombie(id object, soft_call_site *end)
 {
     soft_object *header = soft_object_of(object);
     header->former = object_getClass(object);
-    header->end = soft_call_site_record(SOFT_MOST_FRAMES);
+    header->end = end;
     object_setClass(object, objc_getClass("SoftMetalZombie"));
     soft_object_list_bury(header);
+}
+
+/* Takes over `end`. */
+static void
+end_instance(id object, soft_call_site *end)
+{
+    soft_object_list_remove(soft_object_of(object));
+    if (soft_validation_is_on()) {
+        make_zombie(object, end);
+    }
+    else {
+        free(end);
+        soft_object_free(soft_object_of(object));
+    }
 }
 
 /* Callers check Metal objects for nil, but not NSString or NSArray: nil would read as empty. */
@@ -80,6 +96,24 @@ end_unless_metals(const char *class_name)
     if (strncmp(class_name, "SoftMetal", 9) != 0) {
         soft_end_without_memory(class_name);
     }
+}
+
+/* Takes over `site`. */
+static id
+make_instance(Class class, soft_call_site *site)
+{
+    soft_object *object = calloc(1, sizeof *object + class_getInstanceSize(class));
+    if (object == NULL) {
+        free(site);
+        end_unless_metals(class_getName(class));
+        return nil;
+    }
+    object->retain_count = 1;
+    object->site = site;
+    id instance = soft_object_self(object);
+    object_setClass(instance, class);
+    soft_object_list_add(object);
+    return instance;
 }
 
 @implementation NSObject
@@ -96,17 +130,7 @@ end_unless_metals(const char *class_name)
 
 + (instancetype)alloc
 {
-    soft_object *object = calloc(1, sizeof *object + class_getInstanceSize(self));
-    if (object == NULL) {
-        end_unless_metals(class_getName(self));
-        return nil;
-    }
-    object->retain_count = 1;
-    object->site = soft_call_site_record(SOFT_MOST_FRAMES);
-    id instance = soft_object_self(object);
-    object_setClass(instance, self);
-    soft_object_list_add(object);
-    return instance;
+    return make_instance(self, soft_call_site_record(SOFT_MOST_FRAMES));
 }
 
 + (instancetype)new
@@ -121,14 +145,7 @@ end_unless_metals(const char *class_name)
 
 - (void)dealloc
 {
-    soft_object *object = soft_object_of(self);
-    soft_object_list_remove(object);
-    if (soft_validation_is_on()) {
-        make_zombie(self);
-    }
-    else {
-        soft_object_free(object);
-    }
+    end_instance(self, soft_call_site_record(FRAMES_OF_ENDS));
 }
 
 - (instancetype)retain
@@ -331,6 +348,12 @@ softmetal_autoreleased_without_pool(void)
 
 @implementation NSAutoreleasePool
 
+/* At each border, and ended where it began: a stack would take longer than the pool. */
++ (instancetype)alloc
+{
+    return make_instance(self, soft_call_site_of(__builtin_return_address(0)));
+}
+
 - (instancetype)init
 {
     self = [super init];
@@ -351,7 +374,7 @@ softmetal_autoreleased_without_pool(void)
     }
     soft_autorelease_pop(_mark);
     own_stack->open_pools = _depth - 1;
-    [self dealloc];
+    end_instance(self, NULL);
 }
 
 - (oneway void)release

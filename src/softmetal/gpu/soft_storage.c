@@ -4,7 +4,8 @@
  *          passes the end of the last page stops there, also where another of its threads runs
  *          first.  With many buffers the small ones come from the heap, and the large ones have no
  *          guard, for a process may have 65530 mappings; and small ones do under
- *          AddressSanitizer, which sees the end of each.
+ *          AddressSanitizer, which sees the end of each.  Some small ones stay for the next buffer:
+ *          to map and unmap takes longer than most of torch's operators.
  * Calls:   mmap, posix_memalign, settings.h, race_shadow.h, fresh.h.
  * Threads: any.
  */
@@ -32,6 +33,8 @@
 #define MAPS_SMALL 1
 #endif
 #define POISON 0xCD
+#define SPARE_PAGES 4 /* blocks of up to so many pages stay */
+#define SPARE_MOST 64 /* of each size: what torch lets go with one command buffer */
 
 size_t
 soft_storage_page_size(void)
@@ -85,11 +88,55 @@ map_block(size_t nbytes, bool is_guarded)
     return block;
 }
 
+/* Guarded blocks that nobody has, by their pages; each place is taken and filled at once. */
+static char *spare[SPARE_PAGES][SPARE_MOST];
+
+static char **
+spare_of(size_t nbytes)
+{
+    size_t pages = round_to_pages(nbytes) / soft_storage_page_size();
+    return pages >= 1 && pages <= SPARE_PAGES ? spare[pages - 1] : NULL;
+}
+
+/* Full of zeros, as one that is mapped; NULL: there is none. */
+static char *
+take_spare(size_t nbytes)
+{
+    char **places = spare_of(nbytes);
+    for (int index = 0; places != NULL && index < SPARE_MOST; index++) {
+        char *block = __atomic_load_n(&places[index], __ATOMIC_RELAXED) == NULL
+                          ? NULL
+                          : __atomic_exchange_n(&places[index], NULL, __ATOMIC_ACQUIRE);
+        if (block != NULL) {
+            return memset(block, 0, round_to_pages(nbytes));
+        }
+    }
+    return NULL;
+}
+
+static bool
+keep_spare(char *block, size_t nbytes)
+{
+    char **places = spare_of(nbytes);
+    for (int index = 0; places != NULL && index < SPARE_MOST; index++) {
+        char *expected = NULL;
+        if (__atomic_compare_exchange_n(&places[index], &expected, block, false,
+                                        __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static char *
 allocate_block(soft_storage *storage)
 {
     size_t nbytes = storage->nbytes;
-    storage->is_guarded = (MAPS_SMALL || nbytes > HEAP_MOST) && take_guard();
+    char *kept = take_spare(nbytes);
+    storage->is_guarded = kept != NULL || ((MAPS_SMALL || nbytes > HEAP_MOST) && take_guard());
+    if (kept != NULL) {
+        return kept;
+    }
     if (storage->is_guarded) {
         char *mapped = map_block(nbytes, true);
         if (mapped != NULL) {
@@ -111,6 +158,9 @@ allocate_block(soft_storage *storage)
 static void
 free_block(const soft_storage *storage)
 {
+    if (storage->is_guarded && keep_spare(storage->bytes, storage->nbytes)) {
+        return;
+    }
     if (storage->is_guarded) {
         munmap(storage->bytes, round_to_pages(storage->nbytes) + GUARD_NBYTES);
         give_guard_back();
