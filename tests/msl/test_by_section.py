@@ -27,7 +27,7 @@ def snippets(name):
 REFUSED, TAKEN = snippets("refused"), snippets("taken")
 
 
-#: Of the function constants in taken.metal.
+#: The function constants in taken.metal have these.
 VALUES = {0: b"\1", 1: bytes(4), 2: bytes(16)}
 
 

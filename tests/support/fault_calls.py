@@ -174,9 +174,7 @@ def use_numpy_memory():
 
 def launch():
     kernel(room, (1, 2), n=4, threadgroup_memory={"room": 16}, stream=stream)
-    kernel(
-        room.buffer, by=(1, 2), groups=2, group=(2, 1), threadgroup_memory={"room": 16}, resources=[room, room.buffer]
-    )
+    kernel(room.buffer, by=(1, 2), groups=2, group=2, threadgroup_memory={"room": 16}, resources=[room, room.buffer])
     stream.synchronize()
     device.synchronize()
 

@@ -137,7 +137,8 @@ def _refused_variables(tokens: Tokens, declared: list[Declaration]) -> Iterator[
             its = attributes.within(tokens, one.first, one.head_end)
             yield from ((given.at, _HAS_A_VALUE) for given in its if given.name == "function_constant")
         head = attributes.left_out(tokens, one.first, one.head_end)
-        is_told = len(head) != one.head_end - one.first and "function_constant" not in tokens.words[one.first : one.head_end]
+        is_constant = "function_constant" in tokens.words[one.first : one.head_end]
+        is_told = len(head) != one.head_end - one.first and not is_constant
         if one.kind != OTHER or one.is_template or is_told:
             continue  # what has another attribute may be told by Metal
         names = [word for word in head if word.isidentifier()]
