@@ -279,7 +279,7 @@ def oldest_macos() -> str:
 def links_from_elsewhere(text: str, revision: str) -> str:
     """README.md as the package index shows it: a link into the repository is absolute.
 
-    Where nobody has said where the repository is, its text remains.  Of code blocks the repository's address alone changes.
+    Where nobody has said where the repository is, its text remains.  In code blocks only its address changes.
     """
 
     def absolute(match: re.Match) -> str:

@@ -47,7 +47,7 @@ def of_notebook(html: str, width: int, height: int) -> str:
 
 
 def draw_report() -> str:
-    """Of the kernel of docs/kernel_authors.md, once it stays inside of its memory."""
+    """The kernel of docs/kernel_authors.md, once it stays inside of its memory."""
     program = re.search(r"```python\n(# blur\.py\n.*?)```", (ROOT / "docs/kernel_authors.md").read_text(), re.DOTALL)
     assert program is not None
     text = program[1].replace("x[i - 1]", "x[max(i - 1, 0)]").replace("x[i + 1]", "x[min(i + 1, 255)]")

@@ -179,7 +179,9 @@ def run(name: str, suite: dict[str, Any], device: str, python: Path, pair: int) 
     for _ in range(MAX_DEATHS):
         with (folder / f"{device}.log").open("a") as log:
             command = [str(python), *command_of(suite, device)]
-            code = subprocess.run(command, cwd=folder / "source", env=variables, stdout=log, stderr=log).returncode
+            code = subprocess.run(
+                command, cwd=folder / "source" / suite.get("folder", ""), env=variables, stdout=log, stderr=log
+            ).returncode
         if code in (0, 1, 5):
             return
         begun = [json.loads(line).get("begun") for line in lines.read_text().splitlines()]

@@ -35,7 +35,7 @@ def given(asked):
 
 
 class Runner:
-    """A job's machine: a workspace, its files of GitHub's, and each step of the action as a runner takes it.
+    """A job's machine: a workspace, the files that GitHub gives, and each step of the action as a runner takes it.
 
     All its folders have a space in their names.  Commands of root's write down what they are asked; so does pip, unless a
     Python of the job's own is given.

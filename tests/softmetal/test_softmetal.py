@@ -246,7 +246,9 @@ def test_a_dead_object_is_reported_with_the_places_of_its_birth_and_death(builde
     assert "-[NSObject release] is sent to an object that is gone" in said
     assert re.search(r"made at \S*.*cases\.so\+0x.* and freed at \S*.*cases\.so\+0x", said)
     said = builder.said("a_pool_that_is_drained_twice", SOFTMETAL_VALIDATION="1")
-    assert re.search(r"-\[NSAutoreleasePool drain\] is sent to an object that is gone; it was made at \S*.*cases\.so", said)
+    assert re.search(
+        r"-\[NSAutoreleasePool drain\] is sent to an object that is gone; it was made at \S*.*cases\.so", said
+    )
 
 
 #: Reports on lifetimes, and what stands before the place that made the object.
