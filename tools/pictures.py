@@ -23,7 +23,7 @@ STYLE = """<style>:root{--ink:#1f2328;--quiet:#59636e;--bad:#c0392b}
 @media (prefers-color-scheme:dark){:root{--ink:#e6edf3;--quiet:#9aa4af;--bad:#ff8a80}}
 text{font:13px ui-monospace,Menlo,'DejaVu Sans Mono',monospace;fill:var(--ink);white-space:pre}
 .quiet{fill:var(--quiet)}.bad{fill:var(--bad);font-weight:bold}</style>"""
-#: Microseconds that a command buffer takes at least: so work is seen in the same order each time, on a busy machine too.
+#: Microseconds that a command buffer takes at least: so work is seen in one order, on a busy machine too.
 LATENCY_US = 50_000
 
 
