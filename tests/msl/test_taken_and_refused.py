@@ -74,6 +74,7 @@ OTHERS = {
     "a thread's pointer in a buffer": ("struct S { @thread float *t; };" + of_a_buffer("device S *s"), "a pointer to thread memory cannot be used in a buffer"),
     "in a structure's structure": ("struct A { @threadgroup float *t[2]; }; struct S { A a[3]; };" + of_a_buffer("const device S &s"), "threadgroup memory cannot be used in a buffer"),
     "a pointer to a thread's pointers": (of_a_buffer("@thread float *constant *s"), "a pointer to thread memory cannot be used in a buffer"),
+    "a pointer to pointers that the thread has": (of_a_buffer("@device float *thread *s"), "parameter 's' of a kernel is neither in an address space"),
     "a pointer of no space": ("struct S { float @*t; };" + of_a_buffer("constant S &s"), "must have explicit address space qualifier"),
     "an id of two members": ("struct S { device float *a [[id(2)]]; device float *b [[@id(2)]]; };" + of_a_buffer("constant S &s"), "cannot reserve 'id' resource location at index 2"),
     # 2.4, 6.7, 6.9: matrices and functions of SIMD-groups

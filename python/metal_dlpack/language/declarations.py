@@ -82,7 +82,7 @@ def aliases(tokens: Tokens) -> Iterator[tuple[str, Declared, Declarator]]:
         if declared is None or (words[at] == "using" and equals == at):
             continue
         if words[at] == "using":
-            nothing = Declarator(end, end, None, end, False, False, ())
+            nothing = Declarator(end, end, None, end, False, False, (), None)
             yield words[at + 1], declared, (declared.declarators or [nothing])[0]
         else:
             yield from ((words[one.name], declared, one) for one in declared.declarators if one.name is not None)

@@ -58,6 +58,7 @@ class Declarator(NamedTuple):
     is_indirect: bool  # a pointer or a reference: the spaces of the type are those of what it leads to
     is_function: bool  # or a variable with a value in parentheses
     spaces: tuple[str, ...]  # its own ones
+    between: tuple[str, ...] | None  # of the pointer that a pointer leads to; None: it leads to no pointer
 
 
 class Declared:
@@ -183,13 +184,13 @@ def _after_class(tokens: Tokens, at: int) -> int:
 
 def _declarator(tokens: Tokens, first: int, end: int) -> Declarator:
     words = tokens.words
-    at, is_indirect, spaces = _after_pointers(tokens, first, end)
+    at, is_indirect, spaces, between = _after_pointers(tokens, first, end)
     name, is_function = None, False
     if at < end and words[at] == "(" and _is_nested(tokens, at):
         inner = _declarator(tokens, at + 1, tokens.partner[at])
         name, at = inner.name, tokens.partner[at] + 1
         if inner.is_indirect:  # `(*p)[4]`, `(*f)(int)`: a pointer, whatever follows
-            is_indirect, spaces = True, inner.spaces
+            is_indirect, spaces, between = True, inner.spaces, inner.between
     while at < end and _is_of_name(words[at]) and after_attribute(tokens, at) == at:
         name = at if words[at] != "::" else None  # `S::x`: the last one
         at += 1
@@ -198,19 +199,24 @@ def _declarator(tokens: Tokens, first: int, end: int) -> Declarator:
         is_function = is_function or (words[at] == "(" and not is_pointer)
         behind = after_attribute(tokens, at)
         at = behind if behind > at else tokens.partner[at] + 1 if words[at] in {"(", "["} else at + 1
-    return Declarator(first, end, name, min(at, end), is_indirect, is_function, spaces)
+    return Declarator(first, end, name, min(at, end), is_indirect, is_function, spaces, between)
 
 
 def _is_of_name(word: str) -> bool:
     return word == "::" or (word.isidentifier() and word not in SPACES)
 
 
-def _after_pointers(tokens: Tokens, at: int, end: int) -> tuple[int, bool, tuple[str, ...]]:
-    """`* const * threadgroup`: the word after it, whether there is a `*` or `&`, and the spaces after the last one."""
+def _after_pointers(tokens: Tokens, at: int, end: int) -> tuple[int, bool, tuple[str, ...], tuple[str, ...] | None]:
+    """`* const * threadgroup`: the word after it, whether there is a `*` or `&`, and the spaces after the last one.
+
+    And those between the last two; None: there is one at most.
+    """
     words = tokens.words
     is_indirect, spaces = False, tuple[str, ...]()
+    between: tuple[str, ...] | None = None
     while at < end:
         if words[at] in _INDIRECT:
+            between = spaces if is_indirect else None
             is_indirect, spaces = True, ()
         elif words[at] in SPACES:
             spaces = (*spaces, words[at])
@@ -219,7 +225,7 @@ def _after_pointers(tokens: Tokens, at: int, end: int) -> tuple[int, bool, tuple
         elif words[at] not in {"", "."} and words[at] not in _QUALIFIERS:  # three points are those of a pack
             break
         at += 1
-    return at, is_indirect, spaces
+    return at, is_indirect, spaces, between
 
 
 def _is_nested(tokens: Tokens, at: int) -> bool:

@@ -48,6 +48,8 @@ def _read(tokens: Tokens, first: int, end: int, named: Mapping[str, list[str]]) 
     spaces = (
         declared.spaces if declared and declared.spaces else [space for word in words for space in named.get(word, [])]
     )
+    if one and one.between is not None:
+        spaces = list(one.between)
     space = next((_BOUND[word] for word in spaces if word in _BOUND), None)
     return Written(first, end, name, space, "constant" in spaces, found)
 

@@ -333,10 +333,10 @@ def _refused_pointees(
         declared = declarators.read(tokens, first, end)
         if declared is None or not declared.declarators:
             continue
-        own = declared.declarators[0].spaces
+        own = declared.declarators[0].between or ()
         if _OF_BUFFERS.isdisjoint({*own, *declared.spaces}):
             continue
-        if not _OF_BUFFERS.isdisjoint(own):  # a pointer to pointers
+        if own:  # a pointer to pointers
             yield from _leads_to_threads(first, declared)
         for of_a_class in _classes(tokens, tokens.words[first : declared.type_end], named):
             taken: set[int] = set()

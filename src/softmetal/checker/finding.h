@@ -90,7 +90,7 @@ typedef struct soft_finding {
 } soft_finding;
 
 #define SOFT_ROOM_IS_MEANT 2
-#define SOFT_TEXT_NBYTES 640
+#define SOFT_TEXT_NBYTES 704
 
 /* What is wrong: no line, no thread.  `image` has the names of the arguments. */
 void soft_finding_describe(const soft_finding *finding, const soft_image *image,
