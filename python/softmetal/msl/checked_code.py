@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator
 
 from metal_dlpack.language.errors import CompilerError
-from metal_dlpack.language.tokens import split as split
+from metal_dlpack.language.tokens import split
 
 _TOLD = re.compile(r"  (?:tail )?call void @__tsan_\w+\(ptr (?P<address>.+)\)(?P<line>, !dbg !\d+)?")
 COPY = re.compile(

@@ -21,7 +21,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .checked_code import split
+from metal_dlpack.language.tokens import split
+
 from .llvm_function import PURE, Instruction, type_of
 from .llvm_layout import Layout
 from .llvm_values import VALUE

@@ -17,7 +17,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from .checked_code import split
+from metal_dlpack.language.tokens import split
+
 from .llvm_function import Block, Instruction
 from .llvm_layout import Layout
 from .varying import Varying, find_varying

@@ -35,7 +35,7 @@ from .space_choices import Choices
 TEXT_BEGINS, TEXT_ENDS = "SOFTMETAL_TEXT_BEGIN\n", "\nSOFTMETAL_TEXT_END\n"
 
 #: What may make a thread wait; for other kernels an image is compiled in one run of clang.
-#: A loop, too, may be split, and threads that ask for their y may do better along that: side_by_side.py.
+#: A loop, too, may be split: side_by_side.py.
 _WAITS = re.compile(r"threadgroup_barrier$|simd_|quad_|simdgroup_|make_filled_simdgroup|(?:for|while|do)$")
 
 _SPELLS_LINKAGE = {"inline", "static", "constexpr", "extern", "friend", "METAL_FUNC"}
@@ -178,6 +178,7 @@ class Translation:
         _, variables = self._cpp
         function = kernel.declaration
         own = self._source.words[function.first : function.last]
+        # Threads that ask for their y may do better along that: side_by_side.py
         may_wait = "y" in own or any(map(_WAITS.match, self._reached(kernel)))
         return f"#line {line} {_string(file)}\n{_image(kernel, self._binders(kernel.declaration), variables, may_wait)}"
 

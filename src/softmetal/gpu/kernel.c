@@ -285,8 +285,9 @@ run_image(const soft_dispatch *dispatch, char **text)
 {
     soft_loaded_image *image =
         dispatch->count_tag != 0 ? dispatch->kernel.counting : dispatch->kernel.image;
-    soft_reached *reached = malloc((dispatch->resource_count + 1) * sizeof *reached);
-    if (reached == NULL) {
+    size_t reached_nbytes = dispatch->resource_count * sizeof(soft_reached);
+    soft_reached *reached = reached_nbytes == 0 ? NULL : malloc(reached_nbytes);
+    if (reached_nbytes > 0 && reached == NULL) {
         *text = strdup("there is no memory for the launch");
         return false;
     }
