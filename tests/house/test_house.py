@@ -29,12 +29,12 @@ PYTHON = [
 
 #: From the bottom to the top: a file includes files of its own folder or of one below.
 FOLDERS = (
+    "arithmetic",
     "softmetal",
     "softmetal/checker",
     "softmetal/kernels",
     "softmetal/gpu",
     "softmetal/apple",
-    "arithmetic",
     "copy",
     "bridge",
     "metal",

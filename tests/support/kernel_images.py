@@ -55,7 +55,7 @@ class Runtime(ctypes.Structure):
     _fields_ = [("others", ctypes.c_void_p * 5), ("access", ACCESS), ("stop", STOP)]
 
 
-ABI = 3  #: of softmetal_kernel.h, whose soft_image begins as this
+ABI = 4  #: of softmetal_kernel.h, whose soft_image begins as this
 
 
 class Image(ctypes.Structure):

@@ -8,8 +8,11 @@
 #ifndef SOFTMETAL_KERNEL_H
 #define SOFTMETAL_KERNEL_H
 
-#define SOFT_KERNEL_ABI 3
+#define SOFT_KERNEL_ABI 4
 #define SOFT_MOST_BUFFERS 31
+#define SOFT_MOST_TEXTURES 128
+#define SOFT_MOST_SAMPLERS 16
+#define SOFT_MOST_LEVELS 15    /* of a texture: 16,384 pixels and its halves */
 #define SOFT_MOST_THREADS 1024 /* of a threadgroup */
 #define SOFT_MOST_PARAMETERS 128
 #define SOFT_MOST_THREADGROUP_NBYTES 32768
@@ -34,14 +37,47 @@ typedef __UINT16_TYPE__ soft_u16;
 typedef __UINT32_TYPE__ soft_u32;
 typedef __UINT64_TYPE__ soft_u64;
 
-/* A buffer that the kernel may reach by an address that it reads.  The checker's, as what is marked so below. */
+/* A buffer that the kernel may reach by an address that it reads, or a texture's bytes.  The checker's, as what is
+ * marked so below. */
 typedef struct soft_reached {
     void *address;
     soft_u64 nbytes;
     struct soft_fresh *fresh;
-    soft_u32 number; /* in reports */
-    soft_u8 is_written, is_foreign;
+    soft_u32 number; /* in reports; of a texture its index */
+    soft_u8 is_written, is_foreign, is_texture;
 } soft_reached;
+
+/* A texture: what a kernel has of it is the address of this, which is its gpuResourceID.  It never changes.
+ * A pixel lies x * the format's bytes + y * row_nbytes + i * image_nbytes behind its level, where i is z or the slice:
+ * a texture has a depth or slices, never both. */
+typedef struct soft_texture {
+    soft_u8 *pixels;
+    soft_u64 nbytes; /* from there on */
+    soft_u32 type;   /* MTLTextureType */
+    soft_u32 format; /* MTLPixelFormat */
+    soft_u32 width, height, depth;
+    soft_u32 slices; /* of an array; six for each cube */
+    soft_u32 levels;
+    struct {
+        soft_u64 offset, row_nbytes, image_nbytes;
+    } level[SOFT_MOST_LEVELS];
+} soft_texture;
+
+/* A sampler is a number; for MTLSamplerState it is the gpuResourceID.  Its bits, from the lowest on: */
+#define SOFT_SAMPLER(min, mag, mip, s, t, r, is_pixel, compare, border, anisotropy, lod_min,   \
+                     lod_max)                                                                  \
+    ((soft_u64)(min) |            /* 1: MTLSamplerMinMagFilter */                              \
+     (soft_u64)(mag) << 1 |       /* 1: the same */                                            \
+     (soft_u64)(mip) << 2 |       /* 2: MTLSamplerMipFilter */                                 \
+     (soft_u64)(s) << 4 |         /* 3: MTLSamplerAddressMode */                               \
+     (soft_u64)(t) << 7 |         /* 3 */                                                      \
+     (soft_u64)(r) << 10 |        /* 3 */                                                      \
+     (soft_u64)(is_pixel) << 13 | /* 1: coordinates are pixels, not parts of the whole */      \
+     (soft_u64)(compare) << 14 |  /* 3: MTLCompareFunction */                                  \
+     (soft_u64)(border) << 17 |   /* 2: MTLSamplerBorderColor */                               \
+     (soft_u64)((anisotropy) - 1) << 19 | /* 4: 1 to 16 */                                     \
+     (soft_u64)(lod_min) << 23 |          /* 16: in parts of 4096, 0 to 65535 */               \
+     (soft_u64)(lod_max) << 39)           /* 16: the same; 65535: no limit */
 
 /* One launch; read only while it runs. */
 typedef struct soft_launch {
@@ -64,6 +100,9 @@ typedef struct soft_launch {
     soft_u32 reached_count;
     /* Any buffer that has the byte at `address`, and from where on; 0: none has.  The checker's. */
     soft_u64 (*find_buffer)(soft_u64 address, soft_u64 *base);
+    /* setTexture:atIndex:, setSamplerState:atIndex:; NULL: the launch has none. */
+    const soft_texture *const *textures; /* SOFT_MOST_TEXTURES, each NULL where nothing is */
+    const soft_u64 *samplers;            /* SOFT_MOST_SAMPLERS */
 } soft_launch;
 
 /* One thread of a kernel: what its attributes ask for. */
@@ -181,17 +220,27 @@ typedef struct soft_runtime {
     soft_u8 *(*simd_values)(soft_u32 nbytes, soft_u32 is_given);
 } soft_runtime;
 
-typedef enum { SOFT_ARGUMENT_BUFFER, SOFT_ARGUMENT_THREADGROUP } soft_argument_kind;
+typedef enum {
+    SOFT_ARGUMENT_BUFFER,
+    SOFT_ARGUMENT_THREADGROUP,
+    SOFT_ARGUMENT_TEXTURE,
+    SOFT_ARGUMENT_SAMPLER,
+} soft_argument_kind;
 
 /* One parameter that something is bound to, in the order of the signature. */
 typedef struct soft_argument_facts {
     const char *name;
     soft_u8 kind;
-    soft_u8 is_written; /* not const */
+    soft_u8 is_written; /* not const; of a texture: its access is write or read_write */
     soft_u16 index;
-    soft_u32 data_type; /* MTLDataType of what is pointed at; 0: none is known */
-    soft_u32 nbytes;    /* sizeof what is pointed at */
+    soft_u32
+        data_type; /* MTLDataType of what is pointed at; of a texture, of what it gives; 0: none is known */
+    soft_u32 nbytes; /* sizeof what is pointed at */
     soft_u32 alignment;
+    /* Of a texture: MTLTextureType; is it one of depths; is it read (access::read, read_write and sample); of an
+     * array of textures or samplers how many there are, else 1. */
+    soft_u8 texture_type, is_depth, is_read;
+    soft_u32 count;
 } soft_argument_facts;
 
 /* ---- regions: what threads do between two waits (regions.py) ---- */

@@ -1,0 +1,48 @@
+/* pixel_format.h: the pixel formats that textures here have, as a table.
+ *
+ * Owns:    the table.
+ * Threads: pure functions over constant data.
+ * Not in it: formats whose channels are no whole bytes, compressed ones, stencils: no Array has such items.
+ * Source:  SPEC MTLPixelFormat.h; Metal Feature Set Tables, "Texture capabilities by pixel format".
+ */
+#ifndef MD_PIXEL_FORMAT_H
+#define MD_PIXEL_FORMAT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What a channel's bits are; a kernel sees the first five as floating-point numbers. */
+typedef enum {
+    PIXEL_UNORM, /* 0 to 1 */
+    PIXEL_SRGB,  /* as UNORM, and red, green and blue along sRGB's curve */
+    PIXEL_SNORM, /* -1 to 1 */
+    PIXEL_FLOAT,
+    PIXEL_DEPTH, /* of floats, one channel: sampled by depth2d and its kin */
+    PIXEL_UINT,
+    PIXEL_SINT,
+} pixel_kind;
+
+typedef struct pixel_format {
+    const char *name; /* as Swift spells MTLPixelFormat: "rgba8Unorm" */
+    uint16_t number;  /* MTLPixelFormat */
+    uint8_t kind;     /* pixel_kind */
+    uint8_t channels; /* 1, 2 or 4 */
+    uint8_t bits;     /* of a channel: 8, 16 or 32 */
+    bool is_bgra;     /* blue lies first */
+} pixel_format;
+
+extern const pixel_format pixel_format_table[];
+extern const size_t pixel_format_count;
+
+/* NULL: no such format here. */
+const pixel_format *pixel_format_of_number(unsigned number);
+const pixel_format *pixel_format_named(const char *name);
+
+static inline size_t
+pixel_format_nbytes(const pixel_format *format)
+{
+    return (size_t)format->channels * format->bits / 8;
+}
+
+#endif /* MD_PIXEL_FORMAT_H */
