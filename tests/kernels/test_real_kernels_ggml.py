@@ -304,6 +304,39 @@ def test_a_product_of_matrices(kind, dtype, m, n, k):
     np.testing.assert_array_equal(np.asarray(out), b @ a.T.astype("f4"))
 
 
+def run_attention(kind, q, k, v, to):
+    """kernel_flash_attn_ext_vec of heads of 64 numbers, a SIMD-group for each query."""
+    size, (heads, keys, _), queries = 64, k.shape, q.shape[1]
+    strides = {f"nb{which}{axis}": x.strides[2 - axis] for which, x in (("0", q), ("1", k), ("2", v)) for axis in (1, 2)}
+    args = struct(
+        "flash_attn_ext_vec", strides, ne01=queries, ne02=heads, ne03=1, ne11=keys, ne_12_2=heads, ne_12_3=1,
+        ns10=size, ns20=size, ne32=1, ne33=1, ne1=heads, ne2=queries, ne3=1, scale=size**-0.5,
+    )  # fmt: skip
+    names = ("mask", "sinks", "bias", "scap", "kvpad", "sparse")
+    constants = {f"FC_flash_attn_ext_vec_has_{name}": False for name in names}
+    constants |= {f"FC_flash_attn_ext_vec_{name}": size for name in ("ns10", "ns20")}
+    constants |= {"FC_flash_attn_ext_vec_nsg": 1, "FC_flash_attn_ext_vec_nwg": 1}
+    kernel = ggml(f"fa_vec_{kind}.metal", f"kernel_flash_attn_ext_vec_{kind}_dk64_dv64", **constants)
+    none = md.zeros(16, dtype="int8")
+    arrays = [on_metal(q), on_metal(k), on_metal(v), none, none, none, to, none]
+    kernel(args, *arrays, groups=(queries, heads, 1), group=32, threadgroup_memory={"shmem_f16": 1024})
+
+
+@pytest.mark.long
+@kernel_sources.reported("Twice the scratch is zeroed: the second half is the result's, zeroed as well.")
+@pytest.mark.parametrize(("kind", "of_cache"), [("f32", "f4"), ("f16", "f2")])
+def test_attention_over_a_cache_of_keys(kind, of_cache):
+    q, k, v = (random(n).standard_normal((2, rows, 64)).astype("f4") for n, rows in enumerate((3, 256, 256)))
+    k, v = k.astype(of_cache), v.astype(of_cache)
+    out, to = empty((3, 2, 64))
+    run_attention(kind, q, k, v, to)
+    scores = np.einsum("hqd,hkd->hqk", q.astype("f8"), k) / 8
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    wanted = np.einsum("hqk,hkd->qhd", weights / weights.sum(-1, keepdims=True), v)
+    # The query is rounded to half, and so are products of it: 2^-11 of the scores, which are below 5
+    np.testing.assert_allclose(np.asarray(out), wanted, atol=4e-3)
+
+
 def test_a_product_with_a_quantised_matrix():
     packed, matrix = blocks("Q4_0", 64, 128)
     b = random(1).standard_normal((32, 128), dtype="float32")

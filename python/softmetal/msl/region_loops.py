@@ -74,20 +74,20 @@ entered:
 %x0 = phi i32 [ %first, %enter ], [ %x.far, %divide ]
 %y0 = phi i32 [ 0, %enter ], [ %y.far, %divide ]
 %z0 = phi i32 [ 0, %enter ], [ %z.far, %divide ]
+%simdgroup = lshr i32 %first, 5
 """
-#: A SIMD-group of which all lanes have come goes its own way.
+#: A SIMD-group of which all lanes have come goes its own way where a region asks who has: it knows the answer.
 _ALL_THERE = """
 %far = add i32 %x0, 31
 %fits = icmp ult i32 %far, %width
 %whole = icmp eq i32 %count, 32
 %everyone = icmp eq i32 %met, -1
 %fits.whole = and i1 %fits, %whole
-%full = and i1 %fits.whole, {everyone}
+%full = and i1 %fits.whole, %everyone
 br i1 %full, label %lanes, label %rows
 lanes:
 %gy0 = add nuw i32 %grid1, %y0
 %gz0 = add nuw i32 %grid2, %z0
-%simdgroup = lshr i32 %first, 5
 """
 _ROWS = """
 rows:
@@ -103,6 +103,7 @@ rows:
 %n = select i1 %is_short, i32 %left, i32 %room
 %gy = add nuw i32 %grid1, %y
 %gz = add nuw i32 %grid2, %z
+%lane0 = and i32 %index, 31
 """
 _ROW_ENDS = """
 row.end:
@@ -239,19 +240,20 @@ class _Loops:
         made = [f"define internal i32 @softmetal_run_{one.wait.number}({parameters}) #9001 {{"]
         made += ["enter:", *_read_step(one), _ENTERED]
         ends = []
-        if has_lanes:
-            everyone = "%everyone" if one.asks_who_met else "true"
-            made.append(_ALL_THERE.format(everyone=everyone))
+        asks = has_lanes and one.asks_who_met
+        if asks:
+            made.append(_ALL_THERE)
             places = {"x": "%x0", "index": "%first", "lane": "0", "y": "%y0", "z": "%z0", "gy": "%gy0", "gz": "%gz0"}
             lines, block, o, a = self._threads(one, "lanes", places, "32", ("0", "-1"), "finished")
             made += lines
             ends.append((block, o, a))
         else:
             made.append("br label %rows")
-        places = {"x": "%x", "index": "%index", "lane": "", "y": "%y", "z": "%z", "gy": "%gy", "gz": "%gz"}
+        lane = "%lane0" if has_lanes else ""  # of a threadgroup's row they begin anywhere, and begin again
+        places = {"x": "%x", "index": "%index", "lane": lane, "y": "%y", "z": "%z", "gy": "%gy", "gz": "%gz"}
         # Lanes that are not all there are few: their loop is made quickly, not to be quick
-        row = dataclasses.replace(one, question=None) if has_lanes else one
-        kind = "!9003, !9004" if has_lanes else "!9001, !9002"
+        row = dataclasses.replace(one, question=None) if asks else one
+        kind = "!9003, !9004" if asks else "!9001, !9002"
         lines, block, o, a = self._threads(row, "row", places, "%n", ("%o.row", "%a.row"), "row.end", kind)
         made += [_ROWS.format(o=o, a=a), *lines, _ROW_ENDS]
         ends.append(("row.end", o, a))
@@ -279,7 +281,7 @@ class _Loops:
     ) -> tuple[list[str], str, str, str]:
         """The innermost loops; the block that they end in, and which waits its threads came to: or-ed and and-ed."""
         cuts, parts = _parts(one.question, name, places, count)
-        is_full = name == "lanes"
+        lane = places["lane"]
         o, a = start
         made = [*cuts, f"br label %{name}.0.ask"]
         for nth, (begin, end, function) in enumerate(parts):
@@ -293,10 +295,10 @@ class _Loops:
                     end=end,
                     o=o,
                     a=a,
-                    lane=f"or i32 %{part}.k, 0" if is_full else f"and i32 %{part}.i, 31",
-                    simdgroup="or i32 %simdgroup, 0" if is_full else f"lshr i32 %{part}.i, 5",
+                    lane=f"add nuw nsw i32 {lane}, %{part}.k" if lane else f"and i32 %{part}.i, 31",
+                    simdgroup="or i32 %simdgroup, 0" if lane else f"lshr i32 %{part}.i, 5",
                     function=f"{one.wait.number}{function}",
-                    met="-1" if is_full and one.asks_who_met else "%met",
+                    met="-1" if name == "lanes" else "%met",
                     shared="".join(f", {kind} {value}.in" for value, (kind, _) in one.shared.items()),
                     keep=_KEEP.format(n=part) if len(one.answers) > 1 else "",
                     loop=loop,
@@ -333,7 +335,7 @@ def _parts(
     question: Question | None, name: str, places: dict[str, str], count: str
 ) -> tuple[list[str], list[tuple[str, str, str]]]:
     """Where to cut a row at a question's answer, and the parts: from, to, and the region's function for them."""
-    if question is None or not places[question.place]:  # the lanes of a row begin anywhere
+    if question is None or not places[question.place]:
         return [], [("0", count, "")]
     first, other = places[question.place], question.other
     cut = [f"%{name}.far = sub i32 {other}, {first}"]

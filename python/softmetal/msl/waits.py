@@ -94,6 +94,7 @@ def read_thread(text: str) -> Thread:
     thread = Thread()
     ends: dict[str, str] = {}  # where a block of the text ends, once it is cut
     blocks = read_blocks(text, _ENTRY)
+    used = {name for block in blocks.values() for one in block.instructions for name in one.values}
     # Lanes that wait at several places meet at the first one: those within a loop come before what is behind it
     for label in in_order({label: block.leads for label, block in blocks.items()}):
         block = blocks[label]
@@ -107,7 +108,7 @@ def read_thread(text: str) -> Thread:
                 here.instructions.append(one)
             else:
                 here = thread.end_in(here, _wait(len(thread.waits) + 1, spoken[1], one))
-                if one.name:
+                if one.name in used:
                     here.instructions.append(Instruction(one.name, "or i32 %met, 0"))
         ends[label] = here.label
     thread.come_from(ends)
