@@ -307,7 +307,9 @@ def test_a_product_of_matrices(kind, dtype, m, n, k):
 def run_attention(kind, q, k, v, to):
     """kernel_flash_attn_ext_vec of heads of 64 numbers, a SIMD-group for each query."""
     size, (heads, keys, _), queries = 64, k.shape, q.shape[1]
-    strides = {f"nb{which}{axis}": x.strides[2 - axis] for which, x in (("0", q), ("1", k), ("2", v)) for axis in (1, 2)}
+    strides = {
+        f"nb{which}{axis}": x.strides[2 - axis] for which, x in (("0", q), ("1", k), ("2", v)) for axis in (1, 2)
+    }
     args = struct(
         "flash_attn_ext_vec", strides, ne01=queries, ne02=heads, ne03=1, ne11=keys, ne_12_2=heads, ne_12_3=1,
         ns10=size, ns20=size, ne32=1, ne33=1, ne1=heads, ne2=queries, ne3=1, scale=size**-0.5,
