@@ -123,7 +123,8 @@ class Builder:
             image = archive.with_name(f"{source.stem}.so")
             options = ["-O2", *WARNINGS, *INCLUDED, "-shared", "-fPIC"]
             compile_file(["gcc", *options, str(source), "-o", str(image)])
-        objects = [*self.compile(sorted(CASES.glob("*.m")), build), str(archive)]
+        beside = [*sorted(CASES.glob("*.m")), SRC / "arithmetic" / "pixel_format.c"]
+        objects = [*self.compile(beside, build), str(archive)]
         compile_file(["gcc", *COMMON, *BUILDS[build], "-shared", *objects, "-lobjc", "-o", str(library)])
         compile_file(["gcc", *COMMON, *BUILDS[build], str(CASES / "runner.c"), "-ldl", "-o", str(program)])
         return [str(program), str(library)]
