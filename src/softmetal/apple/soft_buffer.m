@@ -85,6 +85,14 @@
     return (MTLGPUAddress)(uintptr_t)_storage->bytes;
 }
 
+- (id<MTLTexture>)newTextureWithDescriptor:(MTLTextureDescriptor *)descriptor
+                                    offset:(NSUInteger)offset
+                               bytesPerRow:(NSUInteger)bytesPerRow
+{
+    SOFT_CALLED();
+    return soft_texture_make_linear(self, descriptor, offset, bytesPerRow);
+}
+
 - (void *)contents
 {
     return SOFT_DEMAND(_storage->mode != SOFT_PRIVATE, SOFT_REPORT_PRIVATE_ACCESS,
@@ -130,11 +138,14 @@
 
 /* ---- what a program says about its CPU's use of Metal's memory ---- */
 
-/* NULL if it is no buffer of the software Metal. */
+/* Of a texture those of its bytes; NULL if it is neither of the software Metal. */
 static soft_storage *
 storage_of(const void *buffer)
 {
     id object = (id)buffer;
+    if (!soft_process_is_forked() && [object isKindOfClass:[SoftMetalTexture class]]) {
+        object = ((SoftMetalTexture *)object)->_memory;
+    }
     if (soft_process_is_forked() || ![object isKindOfClass:[SoftMetalBuffer class]]) {
         return NULL;
     }
