@@ -247,3 +247,18 @@ def test_what_metal_has_is_taken(read, rows):
         read(HEAD + "\n".join(f"namespace row_{nth} {{ {text}\n}}" for nth, text in enumerate(rows)))
     except msl.SourceError as error:
         pytest.fail(str(error))
+
+
+#: What an address space would choose if no condition took one away: refused where it is called.
+CONDITIONS = [
+    "template <class T> enable_if_t<is_integral_v<T>, int> f(device T *x) { return 1; } template <class T> enable_if_t<is_integral_v<T>, int> f(thread T *x) { return 2; }",
+    "template <class T> enable_if_t<sizeof(T) == 4, int> f(device T *x) { return 1; } int f(thread const int *x) { return 2; }",
+    "template <class T> enable_if_t<true, int> f(device T &x) { return 1; } template <class T> int f(thread T *const &x) { return 2; }",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("source", CONDITIONS)
+def test_a_choice_that_a_condition_may_take_away_is_refused_where_it_is_called(source):
+    msl.open_library(HEAD + source)
+    with pytest.raises(msl.SourceError, match=r"^program_source:4:28: error: '.*' is unavailable: .*address space"):
+        msl.open_library(f"{HEAD}{source}\nint g(thread int *x) {{ return f(x); }}")

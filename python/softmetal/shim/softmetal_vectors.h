@@ -31,7 +31,7 @@ template <class T, int N, class Vector = vec<T, N>> struct packed_vec;
 } // namespace metal
 
 namespace softmetal {
-using metal::enable_if_t, metal::is_arithmetic_v, metal::is_enum_v, metal::is_integral_v,
+using metal::enable_if_t, metal::is_arithmetic_v, metal::is_enum_v,
     metal::packed_vec, metal::vec;
 
 /* What a type is made of: a scalar is a vector of one. */
@@ -50,7 +50,7 @@ template <class T> using element_of = typename shape<T>::element;
 
 template <class By, class Vector> using if_other_amount =
     enable_if_t<shape<By>::is_vector && shape<By>::count == shape<Vector>::count &&
-                is_integral_v<element_of<By>> && is_integral_v<element_of<Vector>> &&
+                __is_integral(element_of<By>) && __is_integral(element_of<Vector>) &&
                 !__is_same(element_of<By>, element_of<Vector>)>;
 
 template <class S> using if_scalar = enable_if_t<is_arithmetic_v<S> || is_enum_v<S>>;
