@@ -260,5 +260,5 @@ CONDITIONS = [
 @pytest.mark.parametrize("source", CONDITIONS)
 def test_a_choice_that_a_condition_may_take_away_is_refused_where_it_is_called(source):
     msl.open_library(HEAD + source)
-    with pytest.raises(msl.SourceError, match=r"^program_source:4:28: error: '.*' is unavailable: .*address space"):
+    with pytest.raises(msl.SourceError, match=r"^program_source:4:31: error: '.*' is unavailable: .*address space"):
         msl.open_library(f"{HEAD}{source}\nint g(thread int *x) {{ return f(x); }}")
