@@ -39,6 +39,7 @@ class Corpus:
     first: tuple[str, ...] = ()  # files that its host code puts before each
     defines: Mapping[str, object] = field(default_factory=dict)
     number: int = 0  # how many, by a seed; 0: all
+    least: float = 98  # percent of the kernels that must compile
 
     @property
     def path(self) -> Path:
@@ -55,7 +56,6 @@ class Program:
     text: str
 
 
-_FLOATS = {name + size: kind + size for name, kind in (("ftype", "float"),) for size in ("", "2", "4", "2x4", "4x4")}
 _GITHUB = "https://github.com/"
 _SPIRV = ("spirv-cross", f"{_GITHUB}KhronosGroup/SPIRV-Cross", "6c09849fe88c48eaed08413aa022aaa136a3a057", "2026-07-06")
 _MNN = ("mnn", f"{_GITHUB}alibaba/MNN", "4d40bdbd7efb73a58383bb5da867a6f41eb1776e", "2026-08-20")
@@ -71,8 +71,9 @@ CORPORA = {
             "2024-10-23",
             ("naga/tests/out/msl",),
             r"(?!.*ray-query).*\.msl",
+            least=100,
         ),
-        Corpus(*_SPIRV, ("reference",), rf"reference/(opt/)?shaders-msl{_NOT_OF_METAL}.*/comp/.*"),
+        Corpus(*_SPIRV, ("reference",), rf"reference/(opt/)?shaders-msl{_NOT_OF_METAL}.*/comp/.*", least=99),
         Corpus(
             "tint",
             f"{_GITHUB}google/dawn",
@@ -82,6 +83,7 @@ CORPORA = {
             r".*\.expected\.msl",
             re.compile(r"(?s)(?P<text>(?:\A|//\n// \w+\n//\n)(?:(?!//\n// \w+\n//\n).)+)"),
             number=1200,
+            least=99,
         ),
         Corpus(
             "paddle",
@@ -116,6 +118,7 @@ CORPORA = {
             ("ThunderMittens/include", "ThunderMittens/kernels"),
             r".*/kernels/.*\.metal",
             include="ThunderMittens/include",
+            least=100,
         ),
     )
 }
