@@ -39,6 +39,9 @@ extern const size_t pixel_format_count;
 const pixel_format *pixel_format_of_number(unsigned number);
 const pixel_format *pixel_format_named(const char *name);
 
+/* May a kernel read and write such a texture at once?  SPEC MTLReadWriteTextureTier2 */
+bool pixel_format_is_read_write(const pixel_format *format);
+
 static inline size_t
 pixel_format_nbytes(const pixel_format *format)
 {

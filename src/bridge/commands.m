@@ -77,8 +77,7 @@ encode_run(id<MTLBlitCommandEncoder> encoder, bridge_buffer *src, bridge_buffer 
     }
 }
 
-/* nil: Metal gave none.  Copies and fills are in our command buffers alone. */
-static id<MTLBlitCommandEncoder>
+id<MTLBlitCommandEncoder>
 begin_blit(bridge_commands *commands, const char *name)
 {
     id<MTLBlitCommandEncoder> encoder = [commands_object(commands) blitCommandEncoder];

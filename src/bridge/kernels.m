@@ -24,6 +24,13 @@ make_function(id<MTLLibrary> library, NSString *name, const bridge_constant *con
     return function;
 }
 
+/* No array is 0 or 1: no page says which. */
+static size_t
+at_least_one(NSUInteger count)
+{
+    return count == 0 ? 1 : count;
+}
+
 static bridge_parameter
 describe_binding(id<MTLBinding> binding, char *name)
 {
@@ -34,6 +41,7 @@ describe_binding(id<MTLBinding> binding, char *name)
         .is_written = [binding access] != MTLBindingAccessReadOnly,
         .is_used = [binding isUsed],
         .index = (unsigned)[binding index],
+        .count = 1,
     };
     if ([binding type] == MTLBindingTypeBuffer) {
         id<MTLBufferBinding> buffer = (id<MTLBufferBinding>)binding;
@@ -41,6 +49,17 @@ describe_binding(id<MTLBinding> binding, char *name)
         parameter.data_type = (unsigned)[buffer bufferDataType];
         parameter.nbytes = [buffer bufferDataSize];
         parameter.alignment = [buffer bufferAlignment];
+    }
+    else if ([binding type] == MTLBindingTypeTexture) {
+        id<MTLTextureBinding> texture = (id<MTLTextureBinding>)binding;
+        parameter.kind = BRIDGE_PARAMETER_TEXTURE;
+        parameter.data_type = (unsigned)[texture textureDataType];
+        parameter.texture_type = (unsigned)[texture textureType];
+        parameter.is_depth = [texture isDepthTexture];
+        parameter.count = at_least_one([texture arrayLength]);
+    }
+    else if ([binding type] == MTLBindingTypeSampler) {
+        parameter.kind = BRIDGE_PARAMETER_SAMPLER;
     }
     else if ([binding type] == MTLBindingTypeThreadgroupMemory) {
         id<MTLThreadgroupBinding> room = (id<MTLThreadgroupBinding>)binding;
@@ -162,6 +181,9 @@ static void
 note_view(id<MTLComputeCommandEncoder> encoder, const bridge_argument *argument)
 {
 #ifndef __APPLE__
+    if (argument->texture != NULL) {
+        return; /* it has its bounds */
+    }
     if (argument->is_resource) {
         softmetal_note_resource(encoder, argument->index,
                                 argument->offset_bytes - argument->nbytes_before,
@@ -176,6 +198,13 @@ note_view(id<MTLComputeCommandEncoder> encoder, const bridge_argument *argument)
 #endif
 }
 
+static id<MTLResource>
+resource_object(const bridge_argument *argument)
+{
+    return argument->texture != NULL ? (id<MTLResource>)texture_object(argument->texture)
+                                     : (id<MTLResource>)buffer_object(argument->buffer);
+}
+
 static void
 set_arguments(id<MTLComputeCommandEncoder> encoder, const bridge_argument *arguments, int count)
 {
@@ -185,11 +214,17 @@ set_arguments(id<MTLComputeCommandEncoder> encoder, const bridge_argument *argum
             [encoder setThreadgroupMemoryLength:argument->nbytes atIndex:argument->index];
         }
         else if (argument->is_resource) {
-            [encoder useResource:buffer_object(argument->buffer)
+            [encoder useResource:resource_object(argument)
                            usage:argument->is_read_only
                                      ? MTLResourceUsageRead
                                      : MTLResourceUsageRead | MTLResourceUsageWrite];
             note_view(encoder, argument);
+        }
+        else if (argument->texture != NULL) {
+            [encoder setTexture:texture_object(argument->texture) atIndex:argument->index];
+        }
+        else if (argument->sampler != NULL) {
+            [encoder setSamplerState:sampler_object(argument->sampler) atIndex:argument->index];
         }
         else if (argument->buffer != NULL) {
             [encoder setBuffer:buffer_object(argument->buffer)

@@ -28,6 +28,8 @@ typedef struct bridge_commands bridge_commands;   /* an id<MTLCommandBuffer> */
 typedef struct bridge_library bridge_library;     /* an id<MTLLibrary> */
 typedef struct bridge_kernel bridge_kernel;       /* an id<MTLComputePipelineState> */
 typedef struct bridge_residency bridge_residency; /* an id<MTLResidencySet> */
+typedef struct bridge_texture bridge_texture;     /* an id<MTLTexture> */
+typedef struct bridge_sampler bridge_sampler;     /* an id<MTLSamplerState> */
 
 /* One list makes the enum and the texts, so they cannot drift apart. */
 #define BRIDGE_STATUS_LIST(X) \
@@ -57,6 +59,8 @@ typedef struct bridge_residency bridge_residency; /* an id<MTLResidencySet> */
       "the environment") \
     X(BRIDGE_CAPTURING, "a capture is on, and Metal takes one at a time; end it first") \
     X(BRIDGE_NO_RESIDENCY, "Metal has residency sets since macOS 15") \
+    X(BRIDGE_NO_TEXTURE, "Metal gave no texture") \
+    X(BRIDGE_NO_SAMPLER, "Metal gave no sampler") \
     X(BRIDGE_NO_TRACE, "Metal does not begin to write the trace") \
     X(BRIDGE_FORKED, "Metal cannot be used in a forked child; start it with 'spawn' instead")
 
@@ -163,6 +167,45 @@ bridge_status bridge_surface_copy(const void *handle, bridge_surface **out, void
                                   size_t *nbytes);
 void bridge_surface_release(bridge_surface *surface);
 
+/* ---- textures and samplers ---- */
+
+/* One level, and none of the extents beyond the type's is 0. */
+typedef struct bridge_texture_facts {
+    unsigned type;   /* MTLTextureType */
+    unsigned format; /* MTLPixelFormat */
+    size_t width, height, depth;
+    size_t slices; /* of an array, else 1 */
+    bool is_written; /* kernels may write to it too */
+} bridge_texture_facts;
+
+/* A texture whose bytes are its own and lie as the GPU likes: private storage.  `*out` is +1 on BRIDGE_OK, else NULL,
+ * here and below. */
+bridge_status bridge_texture_new(bridge_device *device, const bridge_texture_facts *facts,
+                                 bridge_texture **out);
+/* What the offset and the bytes from row to row of a linear texture are multiples of; `is_line`: of a texture
+ * buffer. */
+size_t bridge_texture_alignment(bridge_device *device, unsigned format, bool is_line);
+/* Over a buffer's own bytes, which it keeps: 2D, or a texture buffer. */
+bridge_status bridge_texture_new_linear(bridge_buffer *buffer,
+                                        const bridge_texture_facts *facts, size_t offset_bytes,
+                                        size_t row_nbytes, bridge_texture **out);
+void bridge_texture_release(bridge_texture *texture); /* NULL is allowed */
+uint64_t bridge_texture_resource_id(bridge_texture *texture);
+void bridge_texture_copy_label(bridge_texture *texture, char *out, size_t capacity);
+void bridge_texture_set_label(bridge_texture *texture, const char *label);
+
+/* Each as Metal numbers it. */
+typedef struct bridge_sampler_facts {
+    unsigned min_filter, mag_filter, mip_filter, address[3], border, compare, max_anisotropy;
+    bool is_normalized;
+    float lod_min, lod_max;
+} bridge_sampler_facts;
+
+bridge_status bridge_sampler_new(bridge_device *device, const bridge_sampler_facts *facts,
+                                 bridge_sampler **out);
+void bridge_sampler_release(bridge_sampler *sampler); /* NULL is allowed */
+uint64_t bridge_sampler_resource_id(bridge_sampler *sampler);
+
 /* ---- queues ---- */
 
 bridge_queue *bridge_queue_new(bridge_device *device); /* +1; NULL: Metal gave none */
@@ -218,6 +261,18 @@ bridge_status bridge_encode_copies(bridge_commands *commands, bridge_buffer *src
 bridge_status bridge_encode_fill(bridge_commands *commands, bridge_buffer *buffer,
                                  size_t offset_bytes, size_t nbytes, uint8_t value);
 
+/* All of a texture to or from a buffer, in which rows and images lie apart by so much; `images` are z or slices. */
+typedef struct bridge_box {
+    size_t width, height, images;
+    bool is_deep; /* the images are a depth */
+    size_t offset_bytes, row_nbytes, image_nbytes;
+} bridge_box;
+
+bridge_status bridge_encode_to_texture(bridge_commands *commands, bridge_buffer *src,
+                                       bridge_texture *dst, const bridge_box *box);
+bridge_status bridge_encode_from_texture(bridge_commands *commands, bridge_texture *src,
+                                         bridge_buffer *dst, const bridge_box *box);
+
 /* ---- kernels ---- */
 
 /* How far a compiler may go with floating-point arithmetic: MTLMathMode, and of the functions (exp,
@@ -267,7 +322,9 @@ typedef struct bridge_constant {
 typedef enum {
     BRIDGE_PARAMETER_BUFFER,
     BRIDGE_PARAMETER_THREADGROUP,
-    BRIDGE_PARAMETER_OTHER /* a texture, a sampler, ... */
+    BRIDGE_PARAMETER_TEXTURE,
+    BRIDGE_PARAMETER_SAMPLER,
+    BRIDGE_PARAMETER_OTHER /* an acceleration structure, ... */
 } bridge_parameter_kind;
 
 /* One parameter that something is bound to.  SPEC MTLArgument.h MTLBinding */
@@ -277,9 +334,12 @@ typedef struct bridge_parameter {
     bool is_read, is_written;
     bool is_used; /* false: the compiler found that it changes nothing */
     unsigned index;
-    unsigned data_type; /* MTLDataType of what is pointed at; 0: none is known */
+    unsigned data_type; /* MTLDataType of what is pointed at, or a texture gives; 0: none is known */
     size_t nbytes;      /* of what is pointed at */
     size_t alignment;   /* of what is bound */
+    unsigned texture_type; /* MTLTextureType */
+    bool is_depth;         /* a texture of depths */
+    size_t count;          /* of an array of textures, else 1 */
 } bridge_parameter;
 
 typedef struct bridge_kernel_facts {
@@ -299,14 +359,17 @@ bridge_status bridge_kernel_new(bridge_library *library, const char *function,
                                 bool *is_source);
 void bridge_kernel_release(bridge_kernel *kernel); /* NULL is allowed */
 
-/* What is bound at an index: part of a buffer, up to 4096 bytes that are copied, or room in
- * threadgroup memory.  Or part of a buffer that the kernel reaches by an address in another one. */
+/* What is bound at an index: part of a buffer, up to 4096 bytes that are copied, room in
+ * threadgroup memory, a texture or a sampler.  Or part of a buffer, or a texture, that the kernel reaches by what it
+ * reads. */
 typedef struct bridge_argument {
     unsigned index;        /* of a resource: the caller's number of it, for the checker */
     bool is_resource;      /* made resident, and bound nowhere */
     bool is_read_only;     /* a resource: the kernel writes nothing there */
     bool is_threadgroup;   /* `nbytes` of threadgroup memory, a multiple of 16 */
-    bridge_buffer *buffer; /* NULL: bytes, or threadgroup memory */
+    bridge_buffer *buffer; /* NULL: bytes, or what follows */
+    bridge_texture *texture;
+    bridge_sampler *sampler;
     size_t offset_bytes;   /* of the buffer */
     const void *bytes;
     bool is_empty; /* `bytes` are there since Metal wants some: the kernel may touch none */

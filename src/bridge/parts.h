@@ -49,6 +49,8 @@ DEFINE_OBJECT(event, MTLSharedEvent)
 DEFINE_OBJECT(commands, MTLCommandBuffer)
 DEFINE_OBJECT(library, MTLLibrary)
 DEFINE_OBJECT(kernel, MTLComputePipelineState)
+DEFINE_OBJECT(texture, MTLTexture)
+DEFINE_OBJECT(sampler, MTLSamplerState)
 
 /* A label, a queue, an event: whatever is let go may autorelease, and is Metal's to free. */
 void release_object(void *handle);
@@ -73,6 +75,9 @@ at_most(NSUInteger value, NSUInteger most)
 
 /* The first number of the system's version. */
 NSInteger macos_major(void);
+
+/* nil: Metal gave none.  Copies and fills are in our command buffers alone. */
+id<MTLBlitCommandEncoder> begin_blit(bridge_commands *commands, const char *name);
 
 /* ---- errors ---- */
 

@@ -25,6 +25,8 @@
     X(SOFT_FAIL_PIPELINE, "pipeline") \
     X(SOFT_FAIL_FENCE, "fence") \
     X(SOFT_FAIL_RESIDENCY, "residency") \
+    X(SOFT_FAIL_TEXTURE, "texture") \
+    X(SOFT_FAIL_SAMPLER, "sampler") \
     X(SOFT_FAIL_COMMAND, "commit")
 
 #define SOFT_AS_ENUM(name, word) name,

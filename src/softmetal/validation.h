@@ -26,6 +26,7 @@
     X(SOFT_REPORT_ENCODER_STATE, "encoder-state") \
     X(SOFT_REPORT_BLIT_ALIGNMENT, "blit-alignment") \
     X(SOFT_REPORT_DISPATCH, "dispatch") \
+    X(SOFT_REPORT_TEXTURE, "texture") \
     X(SOFT_REPORT_ARGUMENT, "argument") \
     X(SOFT_REPORT_MISSING_POOL, "missing-pool") \
     X(SOFT_REPORT_DEAD_OBJECT, "dead-object") \

@@ -68,7 +68,7 @@ def wrong_values(ours):
         for name, value in table.items():
             yield name, table, name, value + 1 if isinstance(value, int) else "void **"
     for name, fields in ours.structs.items():
-        yield name, ours.structs, name, fields[::-1]
+        yield name, ours.structs, name, [*fields[1:], ("wrong", fields[0][1])]
     for name, function in ours.functions.items():
         yield name, function.__dict__, "result", "BOOL"
         yield name, function.__dict__, "result_is_owned", not function.result_is_owned

@@ -2,10 +2,6 @@
 #ifndef SOFTMETAL_COMPUTE_COMMAND_ENCODER_H
 #define SOFTMETAL_COMPUTE_COMMAND_ENCODER_H
 
-typedef struct {
-    NSUInteger width, height, depth;
-} MTLSize;
-
 typedef NS_OPTIONS(NSUInteger, MTLResourceUsage) {
     MTLResourceUsageRead = 1 << 0,
     MTLResourceUsageWrite = 1 << 1,
@@ -14,6 +10,8 @@ typedef NS_OPTIONS(NSUInteger, MTLResourceUsage) {
 @protocol MTLComputeCommandEncoder <MTLCommandEncoder>
 - (void)setComputePipelineState:(id<MTLComputePipelineState>)state;
 - (void)setBuffer:(id<MTLBuffer>)buffer offset:(NSUInteger)offset atIndex:(NSUInteger)index;
+- (void)setTexture:(id<MTLTexture>)texture atIndex:(NSUInteger)index;
+- (void)setSamplerState:(id<MTLSamplerState>)sampler atIndex:(NSUInteger)index;
 - (void)dispatchThreads:(MTLSize)threadsPerGrid
     threadsPerThreadgroup:(MTLSize)threadsPerThreadgroup;
 - (void)dispatchThreadgroups:(MTLSize)threadgroupsPerGrid

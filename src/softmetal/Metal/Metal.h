@@ -15,14 +15,16 @@
 
 #import <Foundation/Foundation.h>
 #import <Metal/MTLResidencySet.h>
+#import <Metal/MTLSampler.h>
+#import <Metal/MTLTypes.h>
 
 #define MTL_EXTERN extern
 
-@class MTLCompileOptions, MTLFunctionConstantValues, MTLComputePipelineDescriptor,
+@class MTLTextureDescriptor, MTLCompileOptions, MTLFunctionConstantValues, MTLComputePipelineDescriptor,
     MTLComputePipelineReflection;
 
 @protocol MTLDevice
-, MTLLibrary, MTLFunction, MTLComputePipelineState, MTLCommandQueue, MTLCommandBuffer,
+, MTLTexture, MTLLibrary, MTLFunction, MTLComputePipelineState, MTLCommandQueue, MTLCommandBuffer,
     MTLBlitCommandEncoder, MTLComputeCommandEncoder;
 
 /* ---- resources ---- */
@@ -90,7 +92,12 @@ typedef uint64_t MTLGPUAddress;
 @property(readonly) NSUInteger length;
 @property(readonly) MTLGPUAddress gpuAddress;
 - (void *)contents; /* NULL for private storage */
+- (id<MTLTexture>)newTextureWithDescriptor:(MTLTextureDescriptor *)descriptor
+                                    offset:(NSUInteger)offset
+                               bytesPerRow:(NSUInteger)bytesPerRow;
 @end
+
+#import <Metal/MTLTexture.h>
 
 /* ---- events and fences ---- */
 
@@ -143,6 +150,10 @@ typedef MTLComputePipelineReflection *MTLAutoreleasedComputePipelineReflection;
 #else
                               deallocator:(const void *)deallocator;
 #endif
+- (id<MTLTexture>)newTextureWithDescriptor:(MTLTextureDescriptor *)descriptor;
+- (NSUInteger)minimumLinearTextureAlignmentForPixelFormat:(MTLPixelFormat)format;
+- (NSUInteger)minimumTextureBufferAlignmentForPixelFormat:(MTLPixelFormat)format;
+- (id<MTLSamplerState>)newSamplerStateWithDescriptor:(MTLSamplerDescriptor *)descriptor;
 - (id<MTLFence>)newFence;
 - (id<MTLLibrary>)newLibraryWithSource:(NSString *)source
                                options:(MTLCompileOptions *)options
@@ -306,6 +317,8 @@ typedef NS_ENUM(NSUInteger, MTLDataType) {
 typedef NS_ENUM(NSInteger, MTLBindingType) {
     MTLBindingTypeBuffer = 0,
     MTLBindingTypeThreadgroupMemory = 1,
+    MTLBindingTypeTexture = 2,
+    MTLBindingTypeSampler = 3,
 };
 
 typedef NS_ENUM(NSUInteger, MTLBindingAccess) {
@@ -331,6 +344,13 @@ typedef NS_ENUM(NSUInteger, MTLBindingAccess) {
 @protocol MTLThreadgroupBinding <MTLBinding>
 @property(readonly) NSUInteger threadgroupMemoryAlignment;
 @property(readonly) NSUInteger threadgroupMemoryDataSize;
+@end
+
+@protocol MTLTextureBinding <MTLBinding>
+@property(readonly) MTLTextureType textureType;
+@property(readonly) MTLDataType textureDataType;
+@property(readonly, getter=isDepthTexture) BOOL depthTexture;
+@property(readonly) NSUInteger arrayLength;
 @end
 
 @interface MTLComputePipelineReflection : NSObject {
@@ -444,6 +464,24 @@ typedef const void *MTLCommandBufferHandler;
               toBuffer:(id<MTLBuffer>)destinationBuffer
      destinationOffset:(NSUInteger)destinationOffset
                   size:(NSUInteger)size;
+- (void)copyFromBuffer:(id<MTLBuffer>)sourceBuffer
+           sourceOffset:(NSUInteger)sourceOffset
+      sourceBytesPerRow:(NSUInteger)sourceBytesPerRow
+    sourceBytesPerImage:(NSUInteger)sourceBytesPerImage
+             sourceSize:(MTLSize)sourceSize
+              toTexture:(id<MTLTexture>)destinationTexture
+       destinationSlice:(NSUInteger)destinationSlice
+       destinationLevel:(NSUInteger)destinationLevel
+      destinationOrigin:(MTLOrigin)destinationOrigin;
+- (void)copyFromTexture:(id<MTLTexture>)sourceTexture
+                 sourceSlice:(NSUInteger)sourceSlice
+                 sourceLevel:(NSUInteger)sourceLevel
+                sourceOrigin:(MTLOrigin)sourceOrigin
+                  sourceSize:(MTLSize)sourceSize
+                    toBuffer:(id<MTLBuffer>)destinationBuffer
+           destinationOffset:(NSUInteger)destinationOffset
+      destinationBytesPerRow:(NSUInteger)destinationBytesPerRow
+    destinationBytesPerImage:(NSUInteger)destinationBytesPerImage;
 - (void)fillBuffer:(id<MTLBuffer>)buffer range:(NSRange)range value:(uint8_t)value;
 - (void)updateFence:(id<MTLFence>)fence;
 - (void)waitForFence:(id<MTLFence>)fence;

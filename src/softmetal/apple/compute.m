@@ -112,6 +112,44 @@
     }
 }
 
+- (void)setTexture:(id<MTLTexture>)texture atIndex:(NSUInteger)index
+{
+    const char *method = "MTLComputeCommandEncoder setTexture:atIndex:";
+    if (![self isOpenFor:method] ||
+        !SOFT_DEMAND(index < SOFT_MOST_TEXTURES, SOFT_REPORT_ARGUMENT,
+                     "-[%s]: the index (%lu) is over %d.", method, index,
+                     SOFT_MOST_TEXTURES - 1)) {
+        return;
+    }
+    soft_pixels *pixels = texture == nil ? NULL : [self pixelsOf:texture for:method];
+    if (!soft_textures_set(&_dispatch->textures, (unsigned)index, pixels)) {
+        [_commandBuffer lackMemory];
+    }
+}
+
+- (void)setSamplerState:(id<MTLSamplerState>)sampler atIndex:(NSUInteger)index
+{
+    const char *method = "MTLComputeCommandEncoder setSamplerState:atIndex:";
+    SoftMetalSampler *object = (SoftMetalSampler *)sampler;
+    if (![self isOpenFor:method] ||
+        !SOFT_DEMAND(index < SOFT_MOST_SAMPLERS, SOFT_REPORT_ARGUMENT,
+                     "-[%s]: the index (%lu) is over %d.", method, index,
+                     SOFT_MOST_SAMPLERS - 1) ||
+        !SOFT_DEMAND(object == nil || ([object isKindOfClass:[SoftMetalSampler class]] &&
+                                       soft_device_is_same(object->_device,
+                                                           _commandBuffer->_queue->_device)),
+                     SOFT_REPORT_ARGUMENT, "-[%s]: the sampler is another device's.", method)) {
+        return;
+    }
+    if (object != nil) {
+        [_commandBuffer keepObject:object];
+    }
+    if (!soft_textures_set_sampler(&_dispatch->textures, (unsigned)index,
+                                   object == nil ? NULL : &object->_packed)) {
+        [_commandBuffer lackMemory];
+    }
+}
+
 - (void)useResource:(id<MTLResource>)resource usage:(MTLResourceUsage)usage
 {
     const char *method = "MTLComputeCommandEncoder useResource:usage:";
@@ -121,9 +159,17 @@
                      "-[%s]: the usage (%lu) is not of MTLResourceUsage.", method, usage)) {
         return;
     }
+    BOOL isWritten = (usage & MTLResourceUsageWrite) != 0;
+    if ([(NSObject *)resource isKindOfClass:[SoftMetalTexture class]]) {
+        const soft_pixels *pixels = [self pixelsOf:resource for:method];
+        if (pixels != NULL && !soft_dispatch_use_texture(_dispatch, pixels, isWritten)) {
+            [_commandBuffer lackMemory];
+        }
+        return;
+    }
     soft_storage *storage = [self storageOf:resource for:method];
     if (storage != NULL &&
-        !soft_dispatch_use(_dispatch, storage, (usage & MTLResourceUsageWrite) != 0)) {
+        !soft_dispatch_use(_dispatch, storage, isWritten)) {
         [_commandBuffer lackMemory];
     }
 }
@@ -148,6 +194,77 @@ are_sizes_good(const char *method, MTLSize grid, MTLSize group)
                        method, group.width, group.height, group.depth, SOFT_MOST_THREADS);
 }
 
+static BOOL
+are_samplers_good(const char *method, const soft_dispatch *dispatch,
+                  const soft_argument_facts *facts)
+{
+    soft_u32 wanted = (soft_u32)((UINT64_C(1) << facts->count) - 1) << facts->index;
+    return SOFT_DEMAND((dispatch->textures.which_samplers & wanted) == wanted,
+                       SOFT_REPORT_DISPATCH, "-[%s]: no sampler is set at index %d for %s.",
+                       method, facts->index, facts->name);
+}
+
+/* What a kernel sees in a pixel: floating-point numbers, or integers without or with a sign. */
+static BOOL
+is_seen_as(const pixel_format *format, const soft_argument_facts *facts)
+{
+    MTLDataType type = facts->data_type;
+    BOOL isUnsigned = type == MTLDataTypeUInt || type == MTLDataTypeUShort;
+    BOOL isSigned = type == MTLDataTypeInt || type == MTLDataTypeShort;
+    return format->kind == PIXEL_UINT   ? isUnsigned
+           : format->kind == PIXEL_SINT ? isSigned
+                                        : !isUnsigned && !isSigned;
+}
+
+static BOOL
+is_texture_good(const char *method, soft_texture_use *use, unsigned index,
+                const soft_argument_facts *facts)
+{
+    if (!SOFT_DEMAND(use != NULL, SOFT_REPORT_DISPATCH,
+                     "-[%s]: no texture is set at index %u for %s.", method, index,
+                     facts->name)) {
+        return NO;
+    }
+    const soft_pixels *pixels = use->pixels;
+    const pixel_format *format = pixels->format;
+    MTLTextureUsage usage = (facts->is_read ? MTLTextureUsageShaderRead : 0) |
+                            (facts->is_written ? MTLTextureUsageShaderWrite : 0);
+    use->is_written = facts->is_written;
+    return SOFT_DEMAND(pixels->as.type == facts->texture_type, SOFT_REPORT_TEXTURE,
+                       "-[%s]: the texture at index %u has the type %u, and %s is of type %d.",
+                       method, index, pixels->as.type, facts->name, facts->texture_type) &&
+           SOFT_DEMAND(is_seen_as(format, facts) &&
+                           (!facts->is_depth || format->kind == PIXEL_DEPTH),
+                       SOFT_REPORT_TEXTURE,
+                       "-[%s]: the texture at index %u is of %s, which %s does not see.", method,
+                       index, format->name, facts->name) &&
+           SOFT_DEMAND((pixels->usage & usage) == usage, SOFT_REPORT_TEXTURE,
+                       "-[%s]: the texture at index %u is made for the usage %u, and %s wants "
+                       "%lu.",
+                       method, index, pixels->usage, facts->name, usage) &&
+           SOFT_DEMAND(!facts->is_read || !facts->is_written ||
+                           pixel_format_is_read_write(format),
+                       SOFT_REPORT_TEXTURE,
+                       "-[%s]: the texture at index %u is of %s, which no kernel reads and "
+                       "writes at once, as %s does.",
+                       method, index, format->name, facts->name);
+}
+
+/* And note which of them are written. */
+static BOOL
+are_textures_good(const char *method, const soft_dispatch *dispatch,
+                  const soft_argument_facts *facts)
+{
+    for (unsigned i = 0; i < facts->count; i++) {
+        unsigned index = facts->index + i;
+        if (!is_texture_good(method, soft_textures_at(&dispatch->textures, index), index,
+                             facts)) {
+            return NO;
+        }
+    }
+    return YES;
+}
+
 /* What the kernel's parameter asks for. */
 static BOOL
 is_argument_good(const char *method, const soft_dispatch *dispatch,
@@ -157,6 +274,12 @@ is_argument_good(const char *method, const soft_dispatch *dispatch,
         return SOFT_DEMAND(dispatch->threadgroup_nbytes[facts->index] > 0, SOFT_REPORT_DISPATCH,
                            "-[%s]: no threadgroup memory is set at index %d for %s.", method,
                            facts->index, facts->name);
+    }
+    if (facts->kind == SOFT_ARGUMENT_TEXTURE) {
+        return are_textures_good(method, dispatch, facts);
+    }
+    if (facts->kind == SOFT_ARGUMENT_SAMPLER) {
+        return are_samplers_good(method, dispatch, facts);
     }
     const soft_argument *argument = &dispatch->arguments[facts->index];
     return SOFT_DEMAND(argument->storage != NULL || argument->bytes != NULL,

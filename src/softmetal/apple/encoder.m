@@ -78,6 +78,18 @@
     return object->_storage;
 }
 
+- (soft_pixels *)pixelsOf:(id)texture for:(const char *)method
+{
+    SoftMetalTexture *object = texture;
+    if (!SOFT_DEMAND([texture isKindOfClass:[SoftMetalTexture class]], SOFT_REPORT_ARGUMENT,
+                     "-[%s]: the texture is nil.", method) ||
+        [self storageOf:object->_memory for:method] == NULL) {
+        return NULL;
+    }
+    [_commandBuffer keepObject:texture];
+    return object->_pixels;
+}
+
 /* Commands encoded in a loop share one call site. */
 - (void)addCommand:(soft_command)command
 {
@@ -90,6 +102,7 @@
     if (!soft_program_add_command(&_commandBuffer->_program, [_commandBuffer openPass],
                                   command)) {
         soft_dispatch_free(command.dispatch);
+        free(command.box);
         [_commandBuffer lackMemory];
     }
 }
@@ -185,6 +198,159 @@ cut_to_limit(NSUInteger size)
                                     .source_offset = sourceOffset,
                                     .destination_offset = destinationOffset,
                                     .nbytes = cut_to_limit(size)}];
+}
+
+/* Is the box there in the texture, and are the buffer's rows and images whole?  `bytes` is the offset and the
+ * two steps of the buffer's side. */
+static BOOL
+is_box_good(const char *method, const soft_pixels *pixels, MTLOrigin origin, MTLSize size,
+            NSUInteger slice, NSUInteger level, const NSUInteger bytes[3])
+{
+    if (pixels == NULL ||
+        !SOFT_DEMAND(level < pixels->as.levels && slice < pixels->as.slices,
+                     SOFT_REPORT_BLIT_RANGE,
+                     "-[%s]: the texture has %u slices and %u levels, and no slice %lu of level "
+                     "%lu.",
+                     method, pixels->as.slices, pixels->as.levels, slice, level)) {
+        return NO;
+    }
+    const NSUInteger ends[] = {origin.x + size.width, origin.y + size.height,
+                               origin.z + size.depth};
+    const soft_u32 extents[] = {pixels->as.width, pixels->as.height, pixels->as.depth};
+    for (int axis = 0; axis < 3; axis++) {
+        NSUInteger extent = extents[axis] >> level == 0 ? 1 : extents[axis] >> level;
+        if (!SOFT_DEMAND(ends[axis] <= extent, SOFT_REPORT_BLIT_RANGE,
+                         "-[%s]: the box ends at %lu, and axis %d of the texture at %lu.", method,
+                         ends[axis], axis, extent)) {
+            return NO;
+        }
+    }
+    size_t pixel = pixel_format_nbytes(pixels->format);
+    NSUInteger row = size.width * pixel, image = bytes[1] * size.height;
+    return SOFT_DEMAND(size.width != 0 && size.height != 0 && size.depth != 0,
+                       SOFT_REPORT_BLIT_RANGE, "-[%s]: the box is empty.", method) &&
+           SOFT_DEMAND(bytes[0] % pixel == 0 && bytes[1] % pixel == 0,
+                       SOFT_REPORT_BLIT_ALIGNMENT,
+                       "-[%s]: the offset (%lu) and the bytes of a row (%lu) must be multiples "
+                       "of a pixel's (%zu).",
+                       method, bytes[0], bytes[1], pixel) &&
+           SOFT_DEMAND(bytes[1] >= row, SOFT_REPORT_BLIT_RANGE,
+                       "-[%s]: a row of the buffer (%lu bytes) is shorter than one of the box "
+                       "(%lu).",
+                       method, bytes[1], row) &&
+           SOFT_DEMAND(size.depth == 1 || bytes[2] >= image, SOFT_REPORT_BLIT_RANGE,
+                       "-[%s]: an image of the buffer (%lu bytes) is shorter than its rows (%lu).",
+                       method, bytes[2], image);
+}
+
+/* `command` has its kind, the buffer's storage and the offsets of both sides. */
+- (void)addBox:(MTLSize)size
+     ofTexture:(const soft_pixels *)pixels
+         level:(NSUInteger)level
+         bytes:(const NSUInteger *)bytes
+       command:(soft_command)command
+{
+    soft_box *box = malloc(sizeof *box);
+    if (box == NULL) {
+        [_commandBuffer lackMemory];
+        return;
+    }
+    size_t row = (size_t)pixels->as.level[level].row_nbytes;
+    size_t image = (size_t)pixels->as.level[level].image_nbytes;
+    BOOL isFilled = command.destination == pixels->storage;
+    *box = (soft_box){.row_nbytes = size.width * pixel_format_nbytes(pixels->format),
+                      .rows = size.height,
+                      .images = size.depth,
+                      .source_row = isFilled ? bytes[1] : row,
+                      .source_image = isFilled ? bytes[2] : image,
+                      .destination_row = isFilled ? row : bytes[1],
+                      .destination_image = isFilled ? image : bytes[2]};
+    command.box = box;
+    [self addCommand:command];
+}
+
+/* The bytes of the buffer's side that a copy of the box touches. */
+static NSUInteger
+box_nbytes(const soft_pixels *pixels, MTLSize size, const NSUInteger bytes[3])
+{
+    return (size.depth - 1) * bytes[2] + (size.height - 1) * bytes[1] +
+           size.width * pixel_format_nbytes(pixels->format);
+}
+
+- (void)copyFromBuffer:(id<MTLBuffer>)sourceBuffer
+           sourceOffset:(NSUInteger)sourceOffset
+      sourceBytesPerRow:(NSUInteger)sourceBytesPerRow
+    sourceBytesPerImage:(NSUInteger)sourceBytesPerImage
+             sourceSize:(MTLSize)sourceSize
+              toTexture:(id<MTLTexture>)destinationTexture
+       destinationSlice:(NSUInteger)destinationSlice
+       destinationLevel:(NSUInteger)destinationLevel
+      destinationOrigin:(MTLOrigin)destinationOrigin
+{
+    SOFT_CALLED();
+    const char *method = "MTLBlitCommandEncoder copyFromBuffer:...toTexture:...";
+    if (![self isOpenFor:method]) {
+        return;
+    }
+    const NSUInteger bytes[] = {sourceOffset, sourceBytesPerRow, sourceBytesPerImage};
+    soft_storage *source = [self storageOf:sourceBuffer for:method];
+    soft_pixels *pixels = [self pixelsOf:destinationTexture for:method];
+    if (!is_box_good(method, pixels, destinationOrigin, sourceSize, destinationSlice,
+                     destinationLevel, bytes) ||
+        !is_inside(method, "source", source, sourceOffset,
+                   box_nbytes(pixels, sourceSize, bytes))) {
+        return;
+    }
+    size_t offset = soft_pixels_offset(pixels, destinationLevel, destinationOrigin.x,
+                                       destinationOrigin.y,
+                                       destinationOrigin.z + destinationSlice);
+    [self addBox:sourceSize
+        ofTexture:pixels
+            level:destinationLevel
+            bytes:bytes
+          command:(soft_command){.kind = SOFT_COPY_BOX,
+                                 .source = source,
+                                 .destination = pixels->storage,
+                                 .source_offset = sourceOffset,
+                                 .destination_offset = offset}];
+}
+
+- (void)copyFromTexture:(id<MTLTexture>)sourceTexture
+                 sourceSlice:(NSUInteger)sourceSlice
+                 sourceLevel:(NSUInteger)sourceLevel
+                sourceOrigin:(MTLOrigin)sourceOrigin
+                  sourceSize:(MTLSize)sourceSize
+                    toBuffer:(id<MTLBuffer>)destinationBuffer
+           destinationOffset:(NSUInteger)destinationOffset
+      destinationBytesPerRow:(NSUInteger)destinationBytesPerRow
+    destinationBytesPerImage:(NSUInteger)destinationBytesPerImage
+{
+    SOFT_CALLED();
+    const char *method = "MTLBlitCommandEncoder copyFromTexture:...toBuffer:...";
+    if (![self isOpenFor:method]) {
+        return;
+    }
+    const NSUInteger bytes[] = {destinationOffset, destinationBytesPerRow,
+                                destinationBytesPerImage};
+    soft_pixels *pixels = [self pixelsOf:sourceTexture for:method];
+    soft_storage *destination = [self storageOf:destinationBuffer for:method];
+    if (!is_box_good(method, pixels, sourceOrigin, sourceSize, sourceSlice, sourceLevel,
+                     bytes) ||
+        !is_inside(method, "destination", destination, destinationOffset,
+                   box_nbytes(pixels, sourceSize, bytes))) {
+        return;
+    }
+    size_t offset = soft_pixels_offset(pixels, sourceLevel, sourceOrigin.x, sourceOrigin.y,
+                                       sourceOrigin.z + sourceSlice);
+    [self addBox:sourceSize
+        ofTexture:pixels
+            level:sourceLevel
+            bytes:bytes
+          command:(soft_command){.kind = SOFT_COPY_BOX,
+                                 .source = pixels->storage,
+                                 .destination = destination,
+                                 .source_offset = offset,
+                                 .destination_offset = destinationOffset}];
 }
 
 - (void)fillBuffer:(id<MTLBuffer>)buffer range:(NSRange)range value:(uint8_t)value

@@ -19,6 +19,18 @@
 #include "softmetal/gpu/lane.h"
 #include "softmetal/gpu/program.h"
 #include "softmetal/gpu/soft_storage.h"
+#include "softmetal/gpu/texture.h"
+
+/* A number of a descriptor: GCC synthesizes setters that it then warns of. */
+#define SOFT_ATTRIBUTE(type, name, Name) \
+    -(type)name \
+    { \
+        return _##name; \
+    } \
+    -(void)set##Name : (type)value \
+    { \
+        _##name = value; \
+    }
 
 /* How what Foundation declares is made here. */
 @interface NSError (SoftMetal)
@@ -82,6 +94,34 @@ soft_device_is_same(const SoftMetalDevice *one, const SoftMetalDevice *two)
                        storage:(soft_storage *)storage
                        options:(MTLResourceOptions)options;
 @end
+
+/* Its bytes are a buffer's: of a linear texture somebody else's, of any other its own. */
+@interface SoftMetalTexture : SoftMetalLabelled <MTLTexture> {
+  @public
+    SoftMetalBuffer *_memory; /* owned (+1) */
+    soft_pixels *_pixels;     /* owned (+1) */
+    BOOL _isLinear;
+}
+@end
+
+@interface SoftMetalSampler : NSObject <MTLSamplerState> {
+  @public
+    SoftMetalDevice *_device; /* owned (+1) */
+    soft_u64 _packed;
+}
+@end
+
+/* Shared by linear textures of all formats; of Apple's GPUs in Macs.  SPEC dxmt issue 31 */
+#define SOFT_LINEAR_ALIGNMENT 16
+
+/* Each is +1, or nil: after a report, or where there is no memory. */
+SoftMetalBuffer *soft_device_make_memory(SoftMetalDevice *device, NSUInteger nbytes,
+                                         MTLResourceOptions options);
+SoftMetalTexture *soft_texture_make(SoftMetalDevice *device, MTLTextureDescriptor *descriptor);
+SoftMetalTexture *soft_texture_make_linear(SoftMetalBuffer *buffer,
+                                           MTLTextureDescriptor *descriptor, NSUInteger offset,
+                                           NSUInteger row_nbytes);
+SoftMetalSampler *soft_sampler_make(SoftMetalDevice *device, MTLSamplerDescriptor *descriptor);
 
 @interface SoftMetalSignal : SoftMetalLabelled {
   @public
@@ -189,6 +229,8 @@ typedef struct soft_handlers {
 /* The storage of a buffer of this device, which the command buffer keeps from here on; NULL after
  * a report. */
 - (soft_storage *)storageOf:(id)buffer for:(const char *)method;
+/* The same for a texture: borrowed. */
+- (soft_pixels *)pixelsOf:(id)texture for:(const char *)method;
 - (void)addCommand:(soft_command)command;
 - (void)noteFence:(id)fence isUpdated:(BOOL)isUpdated for:(const char *)method;
 @end

@@ -14,8 +14,9 @@
 
 /* ---- reflection ---- */
 
-/* Either kind: who asks for a buffer's facts has asked for the type before. */
-@interface SoftMetalBinding : NSObject <MTLBufferBinding, MTLThreadgroupBinding> {
+/* Any kind: who asks for a buffer's facts has asked for the type before. */
+@interface SoftMetalBinding
+    : NSObject <MTLBufferBinding, MTLThreadgroupBinding, MTLTextureBinding> {
   @private
     soft_loaded_image *_image; /* owned (+1): the facts are its */
     const soft_argument_facts *_facts;
@@ -48,13 +49,20 @@
 
 - (MTLBindingType)type
 {
-    return _facts->kind == SOFT_ARGUMENT_BUFFER ? MTLBindingTypeBuffer
-                                                : MTLBindingTypeThreadgroupMemory;
+    switch ((soft_argument_kind)_facts->kind) {
+    case SOFT_ARGUMENT_TEXTURE: return MTLBindingTypeTexture;
+    case SOFT_ARGUMENT_SAMPLER: return MTLBindingTypeSampler;
+    case SOFT_ARGUMENT_THREADGROUP: return MTLBindingTypeThreadgroupMemory;
+    default: return MTLBindingTypeBuffer;
+    }
 }
 
-/* Whether a kernel reads what it may write is not known. */
+/* Whether a kernel reads what it may write is not known, but of a texture. */
 - (MTLBindingAccess)access
 {
+    if (_facts->kind == SOFT_ARGUMENT_TEXTURE && !_facts->is_read) {
+        return MTLBindingAccessWriteOnly;
+    }
     return _facts->is_written ? MTLBindingAccessReadWrite : MTLBindingAccessReadOnly;
 }
 
@@ -91,6 +99,27 @@
 - (NSUInteger)threadgroupMemoryDataSize
 {
     return _facts->nbytes;
+}
+
+- (MTLTextureType)textureType
+{
+    return _facts->texture_type;
+}
+
+- (MTLDataType)textureDataType
+{
+    return _facts->data_type;
+}
+
+- (BOOL)isDepthTexture
+{
+    return _facts->is_depth;
+}
+
+/* 0 is Metal's word for no array.  SPEC MTLArgument.h MTLTextureBinding */
+- (NSUInteger)arrayLength
+{
+    return _facts->count == 1 ? 0 : _facts->count;
 }
 
 @end

@@ -85,6 +85,14 @@
     return (MTLGPUAddress)(uintptr_t)_storage->bytes;
 }
 
+- (id<MTLTexture>)newTextureWithDescriptor:(MTLTextureDescriptor *)descriptor
+                                    offset:(NSUInteger)offset
+                               bytesPerRow:(NSUInteger)bytesPerRow
+{
+    SOFT_CALLED();
+    return soft_texture_make_linear(self, descriptor, offset, bytesPerRow);
+}
+
 - (void *)contents
 {
     return SOFT_DEMAND(_storage->mode != SOFT_PRIVATE, SOFT_REPORT_PRIVATE_ACCESS,

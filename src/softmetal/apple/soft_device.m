@@ -431,6 +431,46 @@ make_pipeline(const char *method, id<MTLFunction> function, NSError **error)
     return made;
 }
 
+SoftMetalBuffer *
+soft_device_make_memory(SoftMetalDevice *device, NSUInteger nbytes, MTLResourceOptions options)
+{
+    return nbytes > soft_settings_get(SOFT_MAX_BUFFER_LENGTH)
+               ? nil
+               : make_buffer(device, nbytes, NULL, NO, options);
+}
+
+- (id<MTLTexture>)newTextureWithDescriptor:(MTLTextureDescriptor *)descriptor
+{
+    SOFT_CALLED();
+    return may_make("newTextureWithDescriptor:", SOFT_FAIL_TEXTURE)
+               ? soft_texture_make(self, descriptor)
+               : nil;
+}
+
+- (NSUInteger)minimumLinearTextureAlignmentForPixelFormat:(MTLPixelFormat)format
+{
+    const pixel_format *found = pixel_format_of_number((unsigned)format);
+    return SOFT_DEMAND(found != NULL && found->kind != PIXEL_DEPTH, SOFT_REPORT_TEXTURE,
+                       "-[MTLDevice minimumLinearTextureAlignmentForPixelFormat:]: the format "
+                       "(%lu) is none of a linear texture.",
+                       format)
+               ? SOFT_LINEAR_ALIGNMENT
+               : 0;
+}
+
+- (NSUInteger)minimumTextureBufferAlignmentForPixelFormat:(MTLPixelFormat)format
+{
+    return [self minimumLinearTextureAlignmentForPixelFormat:format];
+}
+
+- (id<MTLSamplerState>)newSamplerStateWithDescriptor:(MTLSamplerDescriptor *)descriptor
+{
+    SOFT_CALLED();
+    return may_make("newSamplerStateWithDescriptor:", SOFT_FAIL_SAMPLER)
+               ? soft_sampler_make(self, descriptor)
+               : nil;
+}
+
 - (id<MTLFence>)newFence
 {
     SOFT_CALLED();

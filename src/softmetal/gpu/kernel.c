@@ -108,19 +108,58 @@ soft_argument_set_bytes(soft_argument *argument, const void *bytes, size_t nbyte
     return true;
 }
 
-bool
-soft_dispatch_use(soft_dispatch *dispatch, soft_storage *storage, bool is_written)
+static bool
+add_resource(soft_dispatch *dispatch, soft_resource resource)
 {
     if (!soft_grow((void **)&dispatch->resources, dispatch->resource_count,
                    &dispatch->resource_capacity, sizeof *dispatch->resources)) {
         return false;
     }
-    size_t number = dispatch->resource_count++;
-    dispatch->resources[number] = (soft_resource){.storage = storage,
-                                                  .nbytes = storage->nbytes,
-                                                  .number = (unsigned)number,
-                                                  .is_written = is_written};
+    resource.number = (unsigned)dispatch->resource_count;
+    dispatch->resources[dispatch->resource_count++] = resource;
     return true;
+}
+
+bool
+soft_dispatch_use(soft_dispatch *dispatch, soft_storage *storage, bool is_written)
+{
+    return add_resource(dispatch, (soft_resource){.storage = storage,
+                                                  .nbytes = storage->nbytes,
+                                                  .is_written = is_written});
+}
+
+static soft_resource
+resource_of(const soft_pixels *pixels, bool is_written)
+{
+    return (soft_resource){.storage = pixels->storage,
+                           .offset = soft_pixels_offset(pixels, 0, 0, 0, 0),
+                           .nbytes = (size_t)pixels->as.nbytes,
+                           .is_written = is_written,
+                           .is_texture = true};
+}
+
+bool
+soft_dispatch_use_texture(soft_dispatch *dispatch, const soft_pixels *pixels, bool is_written)
+{
+    return add_resource(dispatch, resource_of(pixels, is_written));
+}
+
+size_t
+soft_dispatch_reached_count(const soft_dispatch *dispatch)
+{
+    return dispatch->resource_count + dispatch->textures.count;
+}
+
+soft_resource
+soft_dispatch_reached(const soft_dispatch *dispatch, size_t at)
+{
+    if (at < dispatch->resource_count) {
+        return dispatch->resources[at];
+    }
+    const soft_texture_use *use = &dispatch->textures.uses[at - dispatch->resource_count];
+    soft_resource resource = resource_of(use->pixels, use->is_written);
+    resource.number = use->index;
+    return resource;
 }
 
 static bool
@@ -154,6 +193,7 @@ soft_dispatch_copy(const soft_dispatch *dispatch)
         copy->count_tag = soft_counts_tag(&copy->kernel.counting->has_counted);
     }
     bool is_whole = copy_resources(copy);
+    is_whole = soft_textures_split(&copy->textures) && is_whole;
     for (int index = 0; index < copy->count; index++) {
         soft_argument *argument = &copy->arguments[index];
         const void *bytes = argument->bytes;
@@ -187,6 +227,7 @@ soft_dispatch_free(soft_dispatch *dispatch)
     soft_image_release(dispatch->kernel.image);
     soft_image_release(dispatch->kernel.counting);
     free(dispatch->resources);
+    soft_textures_clear(&dispatch->textures);
     free(dispatch);
 }
 
@@ -252,10 +293,10 @@ note_all_written(const soft_dispatch *dispatch)
                                  extent_of(argument));
         }
     }
-    for (size_t i = 0; i < dispatch->resource_count; i++) {
-        const soft_resource *resource = &dispatch->resources[i];
-        if (resource->is_written) {
-            soft_storage_written(resource->storage, resource->offset, resource->nbytes);
+    for (size_t i = 0; i < soft_dispatch_reached_count(dispatch); i++) {
+        soft_resource resource = soft_dispatch_reached(dispatch, i);
+        if (resource.is_written) {
+            soft_storage_written(resource.storage, resource.offset, resource.nbytes);
         }
     }
 }
@@ -265,15 +306,16 @@ static bool
 list_reached(const soft_dispatch *dispatch, soft_reached *reached)
 {
     bool is_fresh = false;
-    for (size_t i = 0; i < dispatch->resource_count; i++) {
-        const soft_resource *from = &dispatch->resources[i];
+    for (size_t i = 0; i < soft_dispatch_reached_count(dispatch); i++) {
+        soft_resource from = soft_dispatch_reached(dispatch, i);
         reached[i] = (soft_reached){
-            .address = from->storage->bytes + from->offset,
-            .nbytes = from->nbytes,
-            .fresh = __atomic_load_n(&from->storage->fresh, __ATOMIC_ACQUIRE),
-            .number = from->number,
-            .is_written = from->is_written,
-            .is_foreign = from->storage->is_foreign,
+            .address = from.storage->bytes + from.offset,
+            .nbytes = from.nbytes,
+            .fresh = __atomic_load_n(&from.storage->fresh, __ATOMIC_ACQUIRE),
+            .number = from.number,
+            .is_written = from.is_written,
+            .is_foreign = from.storage->is_foreign,
+            .is_texture = from.is_texture,
         };
         is_fresh = is_fresh || reached[i].fresh != NULL;
     }
@@ -285,7 +327,7 @@ run_image(const soft_dispatch *dispatch, char **text)
 {
     soft_loaded_image *image =
         dispatch->count_tag != 0 ? dispatch->kernel.counting : dispatch->kernel.image;
-    size_t reached_nbytes = dispatch->resource_count * sizeof(soft_reached);
+    size_t reached_nbytes = soft_dispatch_reached_count(dispatch) * sizeof(soft_reached);
     soft_reached *reached = reached_nbytes == 0 ? NULL : malloc(reached_nbytes);
     if (reached_nbytes > 0 && reached == NULL) {
         *text = strdup("there is no memory for the launch");
@@ -295,8 +337,15 @@ run_image(const soft_dispatch *dispatch, char **text)
                           .count_tag = dispatch->count_tag,
                           .given = dispatch->given,
                           .reached = reached,
-                          .reached_count = (soft_u32)dispatch->resource_count,
-                          .find_buffer = soft_storage_find};
+                          .reached_count = (soft_u32)soft_dispatch_reached_count(dispatch),
+                          .find_buffer = soft_storage_find,
+                          .samplers = dispatch->textures.samplers};
+    const soft_texture *textures[SOFT_MOST_TEXTURES];
+    if (dispatch->textures.count > 0) {
+        memset(textures, 0, sizeof textures);
+        soft_textures_list(&dispatch->textures, textures);
+        launch.textures = textures;
+    }
     soft_fresh *fresh[SOFT_MOST_ARGUMENTS];
     bool is_fresh = find_fresh(dispatch, fresh);
     launch.fresh = is_fresh ? fresh : NULL;

@@ -2,7 +2,7 @@
  *
  * Owns:    the table of kernels in C, behind a lock; a dispatch owns copies of the bytes it is
  *          given, and a reference to its image.
- * Calls:   kernels/image.h to run an image, soft_storage.h, softmetal.h.
+ * Calls:   kernels/image.h to run an image, soft_storage.h, texture.h, softmetal.h.
  * Threads: the table from any thread; a dispatch as program.h says.
  */
 #ifndef SOFT_KERNEL_H
@@ -14,6 +14,7 @@
 
 #include "softmetal/checker/checked_launch.h"
 #include "softmetal/gpu/soft_storage.h"
+#include "softmetal/gpu/texture.h"
 #include "softmetal/kernels/image.h"
 #include "softmetal/softmetal.h"
 
@@ -39,12 +40,12 @@ typedef struct soft_argument {
     size_t view_before; /* of these, before the offset: where strides are negative */
 } soft_argument;
 
-/* A buffer that a kernel may reach by an address that it reads. */
+/* A buffer, or the bytes of a texture, that a kernel may reach by an address that it reads. */
 typedef struct soft_resource {
     soft_storage *storage; /* borrowed from the program's `bound` */
     size_t offset, nbytes; /* the part that is meant */
     unsigned number;
-    bool is_written;
+    bool is_written, is_texture;
 } soft_resource;
 
 typedef struct soft_dispatch {
@@ -55,6 +56,7 @@ typedef struct soft_dispatch {
     soft_given *given;        /* owned */
     soft_resource *resources; /* owned */
     size_t resource_count, resource_capacity;
+    soft_textures textures;
     int count; /* one more than the highest index of an argument */
     soft_argument arguments[];
 } soft_dispatch;
@@ -71,8 +73,14 @@ void soft_dispatch_free(soft_dispatch *dispatch); /* NULL is allowed */
 soft_argument *soft_dispatch_clear_argument(soft_dispatch *dispatch, size_t index);
 bool soft_argument_set_bytes(soft_argument *argument, const void *bytes, size_t nbytes);
 
-/* From now on the whole buffer is reached too; false: no memory. */
+/* From now on these are reached too: the whole buffer, or a texture; false: no memory. */
 bool soft_dispatch_use(soft_dispatch *dispatch, soft_storage *storage, bool is_written);
+bool soft_dispatch_use_texture(soft_dispatch *dispatch, const soft_pixels *pixels,
+                               bool is_written);
+
+/* All that is reached beside the arguments: those, and then the textures. */
+size_t soft_dispatch_reached_count(const soft_dispatch *dispatch);
+soft_resource soft_dispatch_reached(const soft_dispatch *dispatch, size_t at);
 
 /* Keep what an argument was given, for the checker.  Nothing, where there is no memory for it. */
 void soft_dispatch_gave(soft_dispatch *dispatch, const softmetal_given *given);

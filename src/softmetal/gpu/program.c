@@ -46,7 +46,7 @@ int
 soft_command_storage_count(const soft_command *command)
 {
     return command->kind == SOFT_DISPATCH
-               ? command->dispatch->count + (int)command->dispatch->resource_count
+               ? command->dispatch->count + (int)soft_dispatch_reached_count(command->dispatch)
                : 2;
 }
 
@@ -54,10 +54,10 @@ soft_storage *
 soft_command_storage(const soft_command *command, int index, bool *is_written)
 {
     if (command->kind == SOFT_DISPATCH && index >= command->dispatch->count) {
-        const soft_resource *resource =
-            &command->dispatch->resources[index - command->dispatch->count];
-        *is_written = resource->is_written;
-        return resource->storage;
+        size_t at = (size_t)(index - command->dispatch->count);
+        soft_resource resource = soft_dispatch_reached(command->dispatch, at);
+        *is_written = resource.is_written;
+        return resource.storage;
     }
     if (command->kind == SOFT_DISPATCH) {
         *is_written = (command->dispatch->kernel.written >> index & 1) != 0;
@@ -140,6 +140,7 @@ soft_program_clear(soft_program *program)
         free(pass->known);
         for (size_t command = 0; command < pass->command_count; command++) {
             soft_dispatch_free(pass->commands[command].dispatch);
+            free(pass->commands[command].box);
         }
         free(pass->commands);
     }
@@ -172,6 +173,23 @@ end_use(soft_storage *storage)
     }
 }
 
+static void
+copy_rows(const soft_command *command)
+{
+    const soft_box *box = command->box;
+    for (size_t image = 0; image < box->images; image++) {
+        for (size_t row = 0; row < box->rows; row++) {
+            size_t to = command->destination_offset + row * box->destination_row +
+                        image * box->destination_image;
+            memmove(command->destination->bytes + to,
+                    command->source->bytes + command->source_offset + row * box->source_row +
+                        image * box->source_image,
+                    box->row_nbytes);
+            soft_storage_written(command->destination, to, box->row_nbytes);
+        }
+    }
+}
+
 static soft_run_end
 move_bytes(const soft_command *command, char **text)
 {
@@ -182,6 +200,7 @@ move_bytes(const soft_command *command, char **text)
         soft_storage_written(command->destination, command->destination_offset,
                              command->nbytes);
         break;
+    case SOFT_COPY_BOX: copy_rows(command); break;
     case SOFT_FILL:
         memset(command->destination->bytes + command->destination_offset, command->value,
                command->nbytes);

@@ -18,7 +18,13 @@
 #include "softmetal/gpu/kernel.h"
 #include "softmetal/gpu/soft_storage.h"
 
-typedef enum { SOFT_COPY, SOFT_FILL, SOFT_DISPATCH } soft_command_kind;
+typedef enum { SOFT_COPY, SOFT_COPY_BOX, SOFT_FILL, SOFT_DISPATCH } soft_command_kind;
+
+/* Of a copy to or from a texture: rows that lie apart. */
+typedef struct soft_box {
+    size_t row_nbytes, rows, images;
+    size_t source_row, source_image, destination_row, destination_image; /* from one to the next */
+} soft_box;
 
 typedef struct soft_command {
     soft_command_kind kind;
@@ -27,6 +33,7 @@ typedef struct soft_command {
     size_t source_offset, destination_offset, nbytes;
     const soft_call_site *site; /* who encoded it: borrowed for ever; NULL: not known */
     soft_dispatch *dispatch;    /* owned; a dispatch has this instead of buffers and bytes */
+    soft_box *box;              /* owned; of SOFT_COPY_BOX, which has no nbytes */
 } soft_command;
 
 /* A program is a list of passes, in the order in which they were encoded:

@@ -31,6 +31,19 @@ find_range(const soft_dispatch *dispatch, const soft_argument *argument, size_t 
     }
 }
 
+/* From the first row's begin to the last one's end. */
+static size_t
+span_of(const soft_command *command, bool is_written)
+{
+    const soft_box *box = command->box;
+    if (box == NULL) {
+        return command->nbytes;
+    }
+    size_t row = is_written ? box->destination_row : box->source_row;
+    size_t image = is_written ? box->destination_image : box->source_image;
+    return (box->rows - 1) * row + (box->images - 1) * image + box->row_nbytes;
+}
+
 bool
 soft_race_use_at(const soft_command *command, int index, soft_race_use *use)
 {
@@ -41,13 +54,19 @@ soft_race_use_at(const soft_command *command, int index, soft_race_use *use)
     if (storage == NULL || (is_dispatch && soft_kernel_is_idle(&dispatch->kernel))) {
         return false;
     }
-    size_t begin = 0, end = storage->nbytes; /* of a resource */
+    size_t begin = 0, end = storage->nbytes; /* of a resource that is a buffer */
     if (is_dispatch && index < dispatch->count) {
         find_range(dispatch, &dispatch->arguments[index], &begin, &end);
     }
+    else if (is_dispatch) {
+        soft_resource resource =
+            soft_dispatch_reached(dispatch, (size_t)(index - dispatch->count));
+        begin = resource.is_texture ? resource.offset : begin;
+        end = resource.is_texture ? begin + resource.nbytes : end;
+    }
     else if (!is_dispatch) {
         begin = is_written ? command->destination_offset : command->source_offset;
-        end = begin + command->nbytes;
+        end = begin + span_of(command, is_written);
     }
     *use = make_use(command, storage, is_written, begin, end);
     return true;

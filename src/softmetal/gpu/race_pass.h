@@ -25,8 +25,8 @@ typedef struct soft_race_use {
 } soft_race_use;
 
 /* What one command does with the storage at an index (soft_command_storage): of a dispatch every buffer that
- * is bound, from the offset on, or made resident, since nothing says what a kernel leaves alone.  Who uses it
- * stays open.  False: nothing is there. */
+ * is bound, from the offset on, or made resident, since nothing says what a kernel leaves alone, and of a
+ * texture, or a copy to or from one, also the bytes between its rows.  Who uses it stays open.  False: nothing is there. */
 bool soft_race_use_at(const soft_command *command, int index, soft_race_use *use);
 
 /* ---- the order of the passes of one queue ---- */

@@ -157,7 +157,7 @@ def check_enums(ours: Declared):
 def encode(type_name: str) -> str:
     if type_name.startswith("id") or type_name.endswith("*"):
         return "@"
-    return {"NSUInteger": "Q", "NSInteger": "q", "NSRange": "{_NSRange=QQ}", "void": "v", "BOOL": "Z"}[type_name]
+    return {"NSUInteger": "Q", "NSInteger": "q", "NSRange": "{_NSRange=QQ}", "void": "v", "BOOL": "Z", "uint64_t": "Q"}[type_name]
 
 
 def check_functions(ours: Declared):
@@ -203,6 +203,7 @@ def aliases() -> dict[str, str]:
     return {
         **{name: metal_cpp.objective_c(cpp.aliases[name], "NS") for name in ("NSErrorDomain", "NSErrorUserInfoKey")},
         "MTLGPUAddress": cpp.aliases["MTLGPUAddress"],
+        "MTLResourceID": "struct " + reference.tables("Metal").structs["MTLResourceID"][0].strip("{").partition("=")[0],
         "MTLCommandBufferHandler": metal_cpp.argument_type(cpp.aliases["MTLCommandBufferHandler"], "MTL"),
         "MTLAutoreleasedComputePipelineReflection": metal_cpp.objective_c(
             cpp.aliases["MTLAutoreleasedComputePipelineReflection"], "MTL"

@@ -150,6 +150,7 @@ PLAIN = {
 #: metal-cpp's name: Objective-C's.
 #: Of Metal's own types these are classes, and one a pointer to one; all others are protocols.
 CLASSES = {
+    *("MTLTextureDescriptor", "MTLSamplerDescriptor"),
     *("MTLCompileOptions", "MTLFunctionConstant", "MTLFunctionConstantValues", "MTLComputePipelineReflection"),
     *("MTLComputePipelineDescriptor", "MTLCommandBufferDescriptor", "MTLCaptureDescriptor", "MTLCaptureManager"),
     "MTLResidencySetDescriptor",
