@@ -1,6 +1,6 @@
 """Compile the compute kernels of public repositories: corpora.py [NAME...] [--page] [--jobs N].
 
-    corpora.py naga tnn     two of tests/support/corpora.py; without a name, all of them
+    corpora.py naga tnn     two of tests/support/metal_corpora.py; without a name, all of them
     corpora.py --page       writes the table to docs/inside/kernels.md too
 
 Each corpus is fetched once, at the commit in the table; with CORPORA=folder from a clone in folder/NAME.
@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "tests/support")]
 
-from corpora import CORPORA, Corpus, Program, fetch, programs  # noqa: E402
+from metal_corpora import CORPORA, Corpus, Program, fetch, programs  # noqa: E402
 from suites_rows import placed, shown  # noqa: E402
 
 PAGE = ROOT / "docs/inside/kernels.md"
@@ -82,7 +82,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     if unknown := set(options.names) - set(CORPORA):
-        parser.error(f"there is no {', '.join(unknown)} in tests/support/corpora.py")
+        parser.error(f"there is no {', '.join(unknown)} in tests/support/metal_corpora.py")
     status = 0
     for corpus in [CORPORA[name] for name in options.names or CORPORA]:
         try:

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from functools import cache
 
-import corpora
+import metal_corpora
 import numpy as np
 import pytest
 
@@ -242,7 +242,7 @@ def call(corpus, file, kernel, grid, arguments, results):
     if isinstance(grid, tuple) and isinstance(grid[0], tuple):
         grid = {"groups": grid[0], "group": grid[1]}
     how = grid if isinstance(grid, dict) else {"threads": grid}
-    md.Library(corpora.text_of(corpus, file))[kernel](*given, **how)
+    md.Library(metal_corpora.text_of(corpus, file))[kernel](*given, **how)
     return zip(map(np.asarray, outs), results, strict=True)
 
 

@@ -190,7 +190,7 @@ TAKEN_AS_KERNELS = [
     body("constexpr sampler s(filter::linear, coord::normalized); x[i] = 1;"),
     "constexpr sampler out(filter::nearest); template <class T> T f(T x) { constexpr metal::sampler s, t(address::repeat); return x; }" + body("x[i] = f(x[i]);"),
     # 4.4: threadgroup memory with zeros, which nobody stores
-    *(body(f"threadgroup {one}; x[i] = 1;") for one in ("float s = 0.0f", "uint s = 0u, t[2] = {0, 0}", "float4 s = float4(0)", "bool s{false}")),
+    *("typedef float real; " + body(f"threadgroup {one}; x[i] = 1;") for one in ("float s = 0.0f", "uint s = 0u, t[2] = {0, 0}", "float4 s = float4(0)", "bool s{false}", "float4 s[3] = {(real)0.f}")),
     # 4: types of different address spaces
     body("static_assert(!is_same_v<device float *, thread float *> && is_same_v<device float *, device float *>); x[i] = metal::is_same_v<device int *, threadgroup int *>;"),
     "template <class T> constexpr constant bool differ = !is_same<device T *, const threadgroup T *>::value && !metal::is_same<device T &, thread T &>();"
