@@ -382,11 +382,17 @@ is_bytes(PyObject *value)
 static int
 refuse_object(const binding *to, PyObject *value)
 {
+    const md_state *state = to->call->state;
+    bool is_texture =
+        Py_IS_TYPE(value, state->texture_type) || Py_IS_TYPE(value, state->sampler_type);
     return errors_raise(
         PyExc_TypeError,
-        "%s: an object of type %.100s cannot be an argument of a kernel; give an "
-        "Array, a tensor on Metal, a Buffer, a number, a tuple of numbers, or the "
-        "bytes of a struct.",
+        is_texture
+            ? "%s: an object of type %.100s is for a parameter that is a texture or a sampler, "
+              "and this one is a buffer; give an Array."
+            : "%s: an object of type %.100s cannot be an argument of a kernel; give an "
+              "Array, a tensor on Metal, a Buffer, a number, a tuple of numbers, or the "
+              "bytes of a struct.",
         kernel_subject(to->parameter), Py_TYPE(value)->tp_name);
 }
 
@@ -441,8 +447,17 @@ kernel_call_bind(kernel_call *call)
         if (parameter->is_threadgroup || parameter->is_unlisted) {
             continue;
         }
-        binding to = {call, parameter, bound++};
         PyObject *value = call->values[i];
+        if (parameter->kind != BRIDGE_PARAMETER_BUFFER) {
+            int result = parameter->kind == BRIDGE_PARAMETER_TEXTURE
+                             ? kernel_call_bind_texture(call, parameter, value)
+                             : kernel_call_bind_sampler(call, parameter, value);
+            if (result < 0) {
+                return -1;
+            }
+            continue;
+        }
+        binding to = {call, parameter, bound++};
         int result =
             Py_IS_TYPE(value, call->state->array_type) ? bind_array(&to, array_cast(value))
             : PyFloat_CheckExact(value) || PyLong_CheckExact(value) ? bind_numbers(&to, value)

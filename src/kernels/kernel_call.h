@@ -5,7 +5,7 @@
  *       │  │    └────────┴──► launch[]: what is for the launch    kernel_signature.c
  *       └──┴────► values[]: one object a parameter                kernel_signature.c
  *                   │                                           kernel_outputs.c: those of out=
- *                   ├─► arguments[]: what Metal binds             kernel_arguments.c
+ *                   ├─► arguments[]: what Metal binds             kernel_arguments.c, kernel_textures.c
  *                   ├─► operands[]: the buffers in use            kernel_resources.c: those of resources=
  *                   └─► kept[], rooms[], guests[]: what is held   kernel_arguments.c
  *                         │
@@ -55,18 +55,18 @@ typedef struct kernel_call {
     PyObject *outputs; /* owned: what the call returns; NULL: nothing was asked for by out= */
     PyObject *launch[LAUNCH_KEYWORDS];        /* borrowed; NULL: not given */
     PyObject *values[KERNEL_MOST_PARAMETERS]; /* borrowed; NULL: not given */
-    /* One a parameter that has a buffer, and one a resource: those of `few`, or of `lists`. */
+    /* One a parameter that has a buffer, one a texture, sampler or resource: those of `few`, or of `lists`. */
     bridge_argument *arguments;
     work_operand *operands;
     PyObject **kept; /* each owned */
     kernel_guest *guests;
     struct {
-        bridge_argument arguments[KERNEL_MOST_PARAMETERS];
+        bridge_argument arguments[2 * KERNEL_MOST_BUFFERS]; /* as many in threadgroup memory */
         work_operand operands[KERNEL_MOST_BUFFERS];
         PyObject *kept[KERNEL_MOST_BUFFERS];
         kernel_guest guests[KERNEL_MOST_BUFFERS];
     } few;
-    void *lists;                               /* owned; NULL: there are no resources */
+    void *lists; /* owned; NULL: there are no resources, textures or samplers */
     metal_storage *rooms[KERNEL_MOST_BUFFERS]; /* owned (+1); for Arrays without items */
     char numbers[KERNEL_MOST_BUFFERS][KERNEL_NUMBER_MAX]; /* by parameter's place */
 } kernel_call;
@@ -92,7 +92,15 @@ int kernel_call_import(kernel_call *call, PyObject *value, ArrayObject **out);
 /* kernel_arguments.c: how many bytes the items reach, and how many of them lie before the first. */
 void kernel_argument_set_reach(const ArrayObject *array, bridge_argument *argument);
 
-/* kernel_resources.c: room for what resources= names, before kernel_call_bind.  -1 with TypeError or
+/* kernel_textures.c: a Texture or a tuple of them, a Sampler, among `arguments` and `operands`; and a Texture that
+ * resources= names.  -1 with TypeError, ValueError or MemoryError. */
+int kernel_call_bind_texture(kernel_call *call, const kernel_parameter *parameter,
+                             PyObject *value);
+int kernel_call_bind_sampler(kernel_call *call, const kernel_parameter *parameter,
+                             PyObject *value);
+int kernel_call_bind_texture_resource(kernel_call *call, Py_ssize_t place, PyObject *value);
+
+/* kernel_resources.c: room for what resources= names, and for textures and samplers, before kernel_call_bind.  -1 with TypeError or
  * MemoryError. */
 int kernel_call_make_room(kernel_call *call);
 /* kernel_resources.c, after it: what resources= names, among `arguments` and `operands`.  -1 alike. */

@@ -150,7 +150,8 @@ tell_call(const kernel_call *call)
     PyObject *given = PyDict_New();
     for (Py_ssize_t i = 0; given != NULL && i < Py_SIZE(self); i++) {
         const kernel_parameter *parameter = &self->parameters[i];
-        if (parameter->is_threadgroup || parameter->is_unlisted || call->values[i] == NULL) {
+        if (parameter->kind != BRIDGE_PARAMETER_BUFFER || parameter->is_unlisted ||
+            call->values[i] == NULL) {
             continue;
         }
         PyObject *index = PyLong_FromUnsignedLong(parameter->index);

@@ -61,13 +61,18 @@ typedef struct kernel_parameter {
     size_t nbytes;     /* of what it points at; 0: not known */
     size_t alignment;  /* of what is bound; at least 1 */
     unsigned index;
-    bool is_threadgroup; /* threadgroup memory; else a buffer */
+    bridge_parameter_kind kind;
+    bool is_threadgroup; /* threadgroup memory: it is given by size, and takes no position */
     bool is_unlisted; /* Metal binds nothing there: it takes a place in a call, and no more */
     bool is_read, is_written;
+    /* Of a texture; of an array of them `count` is how many, else 1. */
+    bool is_depth;
+    unsigned texture_type; /* MTLTextureType */
+    size_t count;
 } kernel_parameter;
 
 #define KERNEL_MOST_BUFFERS 31
-#define KERNEL_MOST_PARAMETERS 62 /* as many in threadgroup memory */
+#define KERNEL_MOST_PARAMETERS (31 + 31 + 128 + 16) /* in threadgroup memory, textures, samplers */
 
 typedef struct {
     PyObject_VAR_HEAD /* ob_size is the number of parameters */
@@ -81,6 +86,7 @@ typedef struct {
     size_t width, max_threads; /* of a threadgroup */
     size_t threadgroup_nbytes, max_threadgroup_nbytes;
     int buffer_count;              /* parameters that take a position */
+    int texture_count;             /* of all its textures and samplers */
     kernel_parameter parameters[]; /* in the order of the signature */
 } KernelObject;
 

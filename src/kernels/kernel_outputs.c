@@ -54,7 +54,8 @@ find_missing(const kernel_call *call)
     const KernelObject *self = call->kernel;
     for (Py_ssize_t i = 0; i < Py_SIZE(self); i++) {
         const kernel_parameter *parameter = &self->parameters[i];
-        if (!parameter->is_threadgroup && parameter->is_written && call->values[i] == NULL) {
+        if (parameter->kind == BRIDGE_PARAMETER_BUFFER && parameter->is_written &&
+            call->values[i] == NULL) {
             return i;
         }
     }

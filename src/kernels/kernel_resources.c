@@ -13,10 +13,9 @@
 #include "python/args.h"
 #include "python/errors.h"
 
-int
-kernel_call_make_room(kernel_call *call)
+static int
+read_resources(const kernel_call *call, PyObject **resources)
 {
-    PyObject **resources = &call->launch[LAUNCH_resources];
     if (!args_is_given(*resources)) {
         *resources = NULL;
         return 0;
@@ -29,13 +28,25 @@ kernel_call_make_room(kernel_call *call)
             call->kernel->function, Py_TYPE(*resources)->tp_name);
     }
     *resources = PySequence_Tuple(*resources); /* a tensor's code may change a list */
-    if (*resources == NULL) {
+    return *resources == NULL ? -1 : 0;
+}
+
+int
+kernel_call_make_room(kernel_call *call)
+{
+    PyObject **resources = &call->launch[LAUNCH_resources];
+    if (read_resources(call, resources) < 0) {
         return -1;
     }
-    call->kept[call->kept_count++] = *resources;
-    size_t count = (size_t)PyTuple_GET_SIZE(*resources);
-    size_t buffers = KERNEL_MOST_BUFFERS + 1 + count,
-           arguments = KERNEL_MOST_PARAMETERS + count;
+    size_t count = (size_t)call->kernel->texture_count;
+    if (*resources != NULL) {
+        call->kept[call->kept_count++] = *resources;
+        count += (size_t)PyTuple_GET_SIZE(*resources);
+    }
+    else if (count == 0) {
+        return 0;
+    }
+    size_t buffers = KERNEL_MOST_BUFFERS + 1 + count, arguments = 2 * KERNEL_MOST_BUFFERS + count;
     call->lists = PyMem_Malloc(
         arguments * sizeof *call->arguments +
         buffers * (sizeof *call->operands + sizeof *call->guests + sizeof *call->kept));
@@ -59,7 +70,7 @@ refuse(const kernel_call *call, Py_ssize_t place, PyObject *value)
     return errors_raise(
         PyExc_TypeError,
         "%s: resources[%zd] is an object of type %.100s, which has no memory on "
-        "Metal; give an Array, a tensor on Metal or a Buffer.",
+        "Metal; give an Array, a tensor on Metal, a Buffer or a Texture.",
         call->kernel->function, place, Py_TYPE(value)->tp_name);
 }
 
@@ -93,6 +104,9 @@ static int
 bind(kernel_call *call, Py_ssize_t place, PyObject *value)
 {
     ArrayObject *array = NULL;
+    if (Py_IS_TYPE(value, call->state->texture_type)) {
+        return kernel_call_bind_texture_resource(call, place, value);
+    }
     if (find_array(call, place, value, &array) < 0) {
         return -1;
     }

@@ -53,7 +53,11 @@ argument_new(md_state *state, const kernel_parameter *parameter)
     }
     ArgumentObject *self = argument_cast(op);
     self->name = Py_NewRef(parameter->name);
-    self->kind = parameter->is_threadgroup ? "threadgroup" : "buffer";
+    static const char *const kinds[] = {[BRIDGE_PARAMETER_BUFFER] = "buffer",
+                                        [BRIDGE_PARAMETER_THREADGROUP] = "threadgroup",
+                                        [BRIDGE_PARAMETER_TEXTURE] = "texture",
+                                        [BRIDGE_PARAMETER_SAMPLER] = "sampler"};
+    self->kind = kinds[parameter->kind];
     self->dtype = element_type_of(state, &parameter->type);
     self->access = !parameter->is_written ? "read"
                    : parameter->is_read   ? "read_write"
@@ -100,13 +104,14 @@ static PyMemberDef argument_members[] = {
     {"name", T_OBJECT_EX, offsetof(ArgumentObject, name), READONLY,
      PyDoc_STR("The parameter's name in the source, which is its keyword in a call.")},
     {"index", T_UINT, offsetof(ArgumentObject, index), READONLY,
-     PyDoc_STR("[[buffer(index)]] or [[threadgroup(index)]].")},
+     PyDoc_STR("[[buffer(index)]], [[texture(index)]] and so on, by the kind.")},
     {"kind", T_STRING, offsetof(ArgumentObject, kind), READONLY,
-     PyDoc_STR("'buffer', or 'threadgroup' for threadgroup memory, which is given by size.")},
+     PyDoc_STR("'buffer', 'texture', 'sampler', or 'threadgroup' for threadgroup memory, which is\n"
+               "given by size.")},
     {"dtype", T_OBJECT_EX, offsetof(ArgumentObject, dtype), READONLY,
      PyDoc_STR(
-         "The element type of what it points at, float32x4 for float4; None for matrices,\n"
-         "structs and types that Metal does not report.")},
+         "The element type of what it points at, float32x4 for float4, or of what a texture\n"
+         "gives; None for matrices, structs, samplers and types that Metal does not report.")},
     {"access", T_STRING, offsetof(ArgumentObject, access), READONLY,
      PyDoc_STR("'read' if it is const, else 'write' or 'read_write'.")},
     {"nbytes", T_PYSSIZET, offsetof(ArgumentObject, nbytes), READONLY,
@@ -214,8 +219,8 @@ set_parameter(kernel_parameter *parameter, const bridge_parameter *facts, PyObje
         /* unreached: only on a Mac */
         return errors_raise(
             PyExc_TypeError,
-            "Library.kernel: the parameter '%U' of %R is a texture, a sampler or the "
-            "like, and only buffers and threadgroup memory can be given.",
+            "Library.kernel: the parameter '%U' of %R is no buffer, threadgroup memory, texture "
+            "or sampler, and only those can be given.",
             parameter->name, kernel_name);
     }
     parameter->subject =
@@ -224,7 +229,11 @@ set_parameter(kernel_parameter *parameter, const bridge_parameter *facts, PyObje
     parameter->nbytes = facts->nbytes;
     parameter->alignment = facts->alignment > 0 ? facts->alignment : 1;
     parameter->index = facts->index;
+    parameter->kind = facts->kind;
     parameter->is_threadgroup = facts->kind == BRIDGE_PARAMETER_THREADGROUP;
+    parameter->is_depth = facts->is_depth;
+    parameter->texture_type = facts->texture_type;
+    parameter->count = facts->count;
     parameter->is_read = facts->is_read;
     parameter->is_written = facts->is_written;
     /* its UTF-8 is made here, so that a refusal finds it */
@@ -260,14 +269,18 @@ set_place(const KernelObject *self, kernel_parameter *parameter,
 static int
 set_parameters(KernelObject *self, const bridge_kernel_facts *facts, PyObject *order)
 {
+    int buffers = 0;
     for (Py_ssize_t i = 0; i < Py_SIZE(self); i++) {
         if (set_place(self, &self->parameters[i], facts, PyList_GET_ITEM(order, i)) < 0) {
             return -1;
         }
-        self->buffer_count += !self->parameters[i].is_threadgroup;
+        const kernel_parameter *parameter = &self->parameters[i];
+        bool is_buffer = parameter->kind == BRIDGE_PARAMETER_BUFFER;
+        self->buffer_count += !parameter->is_threadgroup;
+        buffers += is_buffer;
+        self->texture_count += is_buffer || parameter->is_threadgroup ? 0 : (int)parameter->count;
     }
-    bool is_small =
-        self->buffer_count <= KERNEL_MOST_BUFFERS && Py_SIZE(self) <= KERNEL_MOST_PARAMETERS;
+    bool is_small = buffers <= KERNEL_MOST_BUFFERS && Py_SIZE(self) <= KERNEL_MOST_PARAMETERS;
     if (!is_small) { /* unreached: compilers refuse more buffers */
         PyErr_Format(PyExc_TypeError,
                      "Library.kernel: %R has %zd parameters; Metal binds at most %d buffers.",
@@ -396,7 +409,9 @@ PyDoc_STRVAR(
     "  Metal reports it.\n"
     "- a number, or for a vector a tuple of numbers: converted to the type that the parameter\n"
     "  points at; what does not fit raises OverflowError.\n"
-    "- bytes, or a NumPy scalar of a structured dtype: a struct of that size.\n\n"
+    "- bytes, or a NumPy scalar of a structured dtype: a struct of that size.\n"
+    "- a Texture for a texture, a tuple of them for an array of textures, a Sampler for a "
+    "sampler.\n\n"
     "Keywords of the launch\n----------------------\n"
     "n : int\n"
     "    The number of threads, along x.\n"
@@ -411,9 +426,9 @@ PyDoc_STRVAR(
     "strides : {'ignore'}, optional\n"
     "    Take Arrays that are not contiguous too; the kernel knows their strides.\n"
     "resources : list, optional\n"
-    "    What the kernel reaches by addresses (Buffer.gpu_address): Arrays, Buffers and "
-    "tensors\n"
-    "    on Metal.  They count as arguments that it may write, read-only ones as read.\n"
+    "    What the kernel reaches by addresses (Buffer.gpu_address, Texture.gpu_resource_id): "
+    "Arrays,\n"
+    "    Buffers, Textures and tensors on Metal.  They count as arguments that it may write, read-only ones as read.\n"
     "out : (shape, dtype), or several of them, optional\n"
     "    Allocate so many Arrays, whose items are undefined before the kernel, for the "
     "parameters\n"

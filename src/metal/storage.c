@@ -121,6 +121,34 @@ storage_new(const device_record *device, size_t nbytes, bridge_storage mode,
     return *out != NULL ? BRIDGE_OK : make_new_or_empty_the_cache(device, nbytes, mode, out);
 }
 
+bridge_status
+storage_new_texture(const device_record *device, const bridge_texture_facts *facts,
+                    size_t nbytes, metal_storage **out)
+{
+    *out = make_record(NULL, device, nbytes, BRIDGE_PRIVATE, NULL, NULL);
+    if (*out == NULL) {
+        return BRIDGE_NO_MEMORY;
+    }
+    bridge_status status = BRIDGE_OVER_LIMIT;
+    bridge_texture *texture = NULL;
+    if (pool_admit(device, nbytes, BRIDGE_PRIVATE)) {
+        status = bridge_texture_new(device->handle, facts, &texture);
+        pool_settle(device, nbytes, BRIDGE_PRIVATE, status == BRIDGE_OK);
+    }
+    if (status != BRIDGE_OK) {
+        free(*out);
+        *out = NULL;
+        return status;
+    }
+    (*out)->handle = (bridge_buffer *)(void *)texture;
+    (*out)->capacity = nbytes;
+    (*out)->is_ours = true;
+    (*out)->is_labelled = true; /* the pool takes it for nothing else */
+    lookup_add(*out);
+    timeline_born((*out)->handle);
+    return BRIDGE_OK;
+}
+
 /* Over a buffer that `parent`, our storage, keeps: stolen, whatever happens. */
 static bridge_status
 wrap_parent(metal_storage *parent, size_t nbytes, const storage_owner *owner,

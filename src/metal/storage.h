@@ -39,6 +39,17 @@ bridge_status storage_wrap_host(const device_record *device, void *address, size
 bridge_status storage_wrap_surface(const device_record *device, const void *handle,
                                    metal_storage **out, size_t *nbytes);
 
+/* A texture with bytes of its own, about `nbytes`: a storage whose handle is the texture, so that work on it is in
+ * order, and counted, as that on a buffer.  Nobody binds it as a buffer, and no pool keeps it. */
+bridge_status storage_new_texture(const device_record *device,
+                                  const bridge_texture_facts *facts, size_t nbytes,
+                                  metal_storage **out);
+static inline bridge_texture *
+storage_texture(const metal_storage *storage)
+{
+    return (bridge_texture *)(void *)storage->handle;
+}
+
 /* Before a framework gets the handle: it may read and write the bytes on the GPU. */
 void storage_publish(metal_storage *storage);
 /* Was the handle given away? */

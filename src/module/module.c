@@ -8,6 +8,7 @@
 #include "exchange/dlpack_import.h"
 #include "exchange/foreign_types.h"
 #include "kernels/kernel_object.h"
+#include "kernels/texture_object.h"
 #include "module/module.h"
 #include "python/errors.h"
 #include "python/owners.h"
@@ -73,7 +74,8 @@ add_functions(PyObject *module)
                                   capture_functions,       explain_functions,
                                   refusal_functions,       threads_functions,
                                   work_facts_functions,    kernel_functions,
-                                  timeline_functions,      residency_functions};
+                                  timeline_functions,      residency_functions,
+                                  texture_functions,       sampler_functions};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         if (PyModule_AddFunctions(module, lists[i]) < 0) {
             return -1;

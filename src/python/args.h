@@ -12,7 +12,7 @@
 
 #include "python/state.h"
 
-#define ARGS_MAX 8
+#define ARGS_MAX 12
 
 /* A signature: names in order; the first `positional_only` have no keyword, the first
  * `positional` may stand without one, the first `required` must be there. */

@@ -27,6 +27,8 @@
     X(event_type, event_spec, 1) \
     X(library_type, library_spec, 1) \
     X(kernel_type, kernel_spec, 1) \
+    X(texture_type, texture_spec, 1) \
+    X(sampler_type, sampler_spec, 1) \
     X(argument_type, argument_spec, 1)
 
 /* Every object of another kind that the state owns.  exec fills each before any is used. */
