@@ -53,15 +53,17 @@
 const pixel_format pixel_format_table[] = {ROWS(AS_ROW)};
 const size_t pixel_format_count = sizeof pixel_format_table / sizeof pixel_format_table[0];
 
+/* A kernel asks at each pixel.  1 more than the row's place; 0: there is none. */
+#define AS_PLACE(name, number, kind, channels, bits) PLACE_##name,
+enum { NO_PLACE, ROWS(AS_PLACE) };
+#define BY_NUMBER(name, number, kind, channels, bits) [number] = PLACE_##name,
+static const unsigned char places[] = {ROWS(BY_NUMBER)};
+
 const pixel_format *
 pixel_format_of_number(unsigned number)
 {
-    for (size_t i = 0; i < pixel_format_count; i++) {
-        if (pixel_format_table[i].number == number) {
-            return &pixel_format_table[i];
-        }
-    }
-    return NULL;
+    unsigned place = number < sizeof places ? places[number] : NO_PLACE;
+    return place == NO_PLACE ? NULL : &pixel_format_table[place - 1];
 }
 
 const pixel_format *

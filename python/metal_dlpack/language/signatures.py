@@ -17,6 +17,9 @@ from .no_code import COMMENT, RAW_TEXT, TEXT
 from .tokens import TOKEN, Tokens, Unbalanced
 
 _BOUND = {"device": "buffer", "constant": "buffer", "threadgroup": "threadgroup"}
+#: What an attribute can say of a parameter that a call gives.
+KINDS = ("buffer", "threadgroup", "texture", "sampler")
+_TEXTURE = re.compile(r"texture(?:[123]d|2d_ms|cube)(?:_array)?|texture2d_ms_array|texture_buffer|depth(?:2d|2d_ms|cube)(?:_array)?")
 
 
 class Written(NamedTuple):
@@ -25,12 +28,12 @@ class Written(NamedTuple):
     first: int
     end: int
     name: str
-    space: str | None  # "buffer" or "threadgroup": what its address space says
+    space: str | None  # of KINDS: what its address space says, or its type
     is_constant: bool  # in the constant address space
     attributes: dict[str, tuple[str, ...]]
 
     def kind(self) -> str | None:
-        return next((kind for kind in ("buffer", "threadgroup") if kind in self.attributes), self.space)
+        return next((kind for kind in KINDS if kind in self.attributes), self.space)
 
 
 def written(tokens: Tokens, opening: int, named: Mapping[str, list[str]]) -> list[Written]:
@@ -50,8 +53,15 @@ def _read(tokens: Tokens, first: int, end: int, named: Mapping[str, list[str]]) 
     )
     if one and one.between is not None:
         spaces = list(one.between)
-    space = next((_BOUND[word] for word in spaces if word in _BOUND), None)
+    space = next((_BOUND[word] for word in spaces if word in _BOUND), None) or _kind_of(words)
     return Written(first, end, name, space, "constant" in spaces, found)
+
+
+def _kind_of(type_words: list[str]) -> str | None:
+    """Return what a type that is in no address space is: a texture, a sampler, or an array of them."""
+    if "sampler" in type_words:
+        return "sampler"
+    return "texture" if any(map(_TEXTURE.fullmatch, type_words)) else None
 
 
 # ---- the order of a call ----
@@ -61,7 +71,7 @@ class Binding(NamedTuple):
     """What Metal's reflection lists."""
 
     name: str
-    kind: str  # "buffer", "threadgroup", or "" for a texture and the like
+    kind: str  # of KINDS, or "" for what no call gives
     index: int  # type: ignore[assignment]  # a tuple has a method of this name, which nobody needs here
 
 
@@ -96,7 +106,7 @@ def order(text: str, asked: tuple[str, Sequence[tuple[str, str, int]]]) -> list[
 
 class _Parameter(NamedTuple):
     name: str
-    kind: str | None  # None: of the thread, a texture, or what a macro hides
+    kind: str | None  # None: of the thread, or what a macro hides
     index: int | None  # type: ignore[assignment]  # None: not written as a number
     is_certain: bool  # it is there whatever macros and constants say
     is_constant: bool
@@ -227,5 +237,5 @@ def _close(plain: str, opening: int) -> int:
 
 
 def _index(one: Written) -> int | None:
-    words = next((one.attributes[kind] for kind in ("buffer", "threadgroup") if kind in one.attributes), ())
+    words = next((one.attributes[kind] for kind in KINDS if kind in one.attributes), ())
     return int(words[0]) if len(words) == 1 and words[0].isdecimal() else None

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from metal_dlpack.language.diagnostics import source_error
-from metal_dlpack.language.signatures import Written, written
+from metal_dlpack.language.signatures import KINDS, Written, written
 from metal_dlpack.language.tokens import Tokens, joined
 
 from .flags import INCLUDE
@@ -30,15 +30,31 @@ def bind(tokens: Tokens, opening: int, integers: Integers, named: Mapping[str, l
     named: the address spaces that a typedef's name stands for.
     """
     parameters = written(tokens, opening, named)
-    free = {kind: _free_indices(parameters, kind, integers) for kind in ("buffer", "threadgroup")}
+    free = {kind: _free_indices(tokens, parameters, kind, integers) for kind in KINDS}
     return [
         Parameter(one.name, _binder(tokens, one, free, integers), one.attributes.get("function_constant", ()))
         for one in parameters
     ]
 
 
-def _free_indices(parameters: list[Written], kind: str, integers: Integers) -> Iterator[int]:
-    used = {integers.value(one.attributes[kind]) for one in parameters if kind in one.attributes}
+def count(tokens: Tokens, first: int, end: int, integers: Integers) -> int:
+    """How many textures or samplers `array<texture2d<float>, 4> t` is; 1 of what is no array."""
+    words = tokens.words
+    at = next((at for at in range(first, end) if words[at] == "array" and words[at + 1] == "<"), None)
+    if at is None:
+        return 1
+    close = tokens.after_angle(at + 1) - 1
+    comma = max(each for each in range(at, close) if words[each] == "," or each == at)
+    return integers.value(tuple(words[comma + 1 : close])) or 1
+
+
+def _free_indices(tokens: Tokens, parameters: list[Written], kind: str, integers: Integers) -> Iterator[int]:
+    used: set[int] = set()
+    for one in parameters:
+        index = integers.value(one.attributes[kind]) if kind in one.attributes else None
+        if index is not None:
+            many = count(tokens, one.first, one.end, integers) if kind in {"texture", "sampler"} else 1
+            used.update(range(index, index + many))
     return (index for index in range(1 << 16) if index not in used)
 
 

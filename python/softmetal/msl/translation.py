@@ -57,7 +57,6 @@ class Translation:
         self.kernels = kernels.find(source, found)
         self.constants = function_constants.find(source, found, self._integers)
         self._variables = threadgroup_variables.find(source, found)
-        unsupported.drop_unused_samplers(source, found)
         self._lacks = unsupported.find(source, found)
         self._bound: dict[int, list[Parameter]] = {}
         self._reached_by: dict[str, set[str]] = {}

@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from metal_dlpack.language import declarations, declarators
-from metal_dlpack.language.declarations import FUNCTION, INSTANTIATION, Declaration
+from metal_dlpack.language.declarations import INSTANTIATION, Declaration
 from metal_dlpack.language.tokens import Tokens
 
 _FEATURES = {
-    "textures and samplers": r"texture(1d|2d|3d|cube)\w*|texture_buffer|depth(2d|cube)\w*|sampler|sampler_state",
     "ray tracing": r"raytracing|intersector|intersection_query|acceleration_structure|\w+_acceleration_structure",
     "MetalPerformancePrimitives": r"mpp|tensor_(ops|handle|inline|offset)|cooperative_tensor|dextents",
     "tensors of numbers smaller than a byte": r"u?int[1-7]b_format|fp\d_\w+_format",
@@ -31,24 +29,6 @@ class Lack:
 
     def sentence(self, kernel: str) -> str:
         return f"the kernel '{kernel}' needs {self.feature}, which need a Mac: they are not supported without one"
-
-
-def drop_unused_samplers(tokens: Tokens, found: list[Declaration]) -> None:
-    """Drop `constexpr sampler s(...);` where a function never uses it: nothing is lacking then."""
-    words = tokens.words
-    places = [at for at, word in enumerate(words) if word == "sampler"]
-    bodies = [(one.body, one.last) for one in declarations.every(found) if places and one.kind == FUNCTION and one.body]
-    for at in [at for at in places if any(first < at < last for first, last in bodies)]:
-        first, opening = declarations.statement(tokens, at)
-        if words[opening] != "{" or declarations.is_class_body(tokens, opening):
-            continue
-        declared = declarators.read(tokens, first, declarations.semicolon(tokens, at, len(words)))
-        if declared is None or at + 1 != declared.type_end or "constexpr" not in words[first:at]:
-            continue
-        names = [words[one.name] for one in declared.declarators if one.name is not None]
-        block = words[opening : tokens.partner[opening]]
-        if all(block.count(name) == 1 for name in names):
-            tokens.drop(first, declared.declarators[-1].end - 1)
 
 
 def find(tokens: Tokens, found: list[Declaration]) -> dict[int, Lack]:

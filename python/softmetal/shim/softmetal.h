@@ -19,9 +19,11 @@
 #include "softmetal_matrices.h"
 #include "softmetal_names.h"
 #include "softmetal_packing.h"
+#include "softmetal_samplers.h"
 #include "softmetal_simdgroup_matrix.h"
 #include "softmetal_simdgroups.h"
 #include "softmetal_synchronization.h"
+#include "softmetal_textures.h"
 #include "softmetal_types.h"
 #include "softmetal_vectors.h"
 

@@ -12,7 +12,9 @@
 
 #include "softmetal_atomics.h"
 #include "softmetal_matrices.h"
+#include "softmetal_names.h"
 #include "softmetal_runtime.h"
+#include "softmetal_textures.h"
 #include "softmetal_vectors.h"
 
 /* ---- the MTLDataType of a C++ type ---- */
@@ -52,7 +54,6 @@ template <class T, size_t N> struct data_type<T[N]> : data_type_of<data_type_arr
 template <class T, int C, int R> struct data_type<metal::matrix<T, C, R>>
     : data_type_of<data_type<T>::value + 4 + 3 * (C - 2) + (R - 2)> {};
 
-template <class> using always_void = void;
 /* Nothing is known about void and incomplete types. */
 template <class T, class = void> inline constexpr size_t size_of = 0;
 template <class T> inline constexpr size_t size_of<T, always_void<int[sizeof(T)]>> = sizeof(T);
@@ -173,6 +174,52 @@ template <soft_argument_kind kind, int index> struct argument {
 };
 template <int index> using buffer = argument<SOFT_ARGUMENT_BUFFER, index>;
 template <int index> using threadgroup = argument<SOFT_ARGUMENT_THREADGROUP, index>;
+
+/* Textures and samplers: values of 8 bytes, one or an array of them. */
+template <class P> struct bound {
+    typedef P item;
+    static constexpr soft_u32 count = 1;
+};
+template <class T, size_t N> struct bound<metal::array<T, N>> {
+    typedef T item;
+    static constexpr soft_u32 count = N;
+};
+template <class P> using bound_of = bound<metal::remove_cv_t<remove_reference_t<P>>>;
+
+template <soft_argument_kind kind, int index, int most> struct bound_argument {
+    static_assert(index >= 0 && index < most, "a texture's index is 0 to 127, a sampler's 0 to 15");
+    static constexpr bool is_argument = true;
+    template <class P> SOFTMETAL_INLINE static soft_argument_facts facts(const char *name) {
+        typedef typename bound_of<P>::item item;
+        soft_argument_facts facts = {name, kind, false, index, 0, 8, 8};
+        facts.count = bound_of<P>::count;
+        if constexpr (kind == SOFT_ARGUMENT_TEXTURE) {
+            facts.is_written = item::softmetal_is_written;
+            facts.is_read = item::softmetal_is_read;
+            facts.is_depth = item::softmetal_is_depth;
+            facts.texture_type = item::softmetal_type;
+            facts.data_type = data_type<typename item::softmetal_item>::value;
+        }
+        return facts;
+    }
+    /* The first of the launch's. */
+    template <class P> SOFTMETAL_INLINE static void *prepare(const soft_launch &launch) {
+        static const soft_u64 none[most] = {};
+        const void *all = kind == SOFT_ARGUMENT_TEXTURE
+                              ? static_cast<const void *>(launch.textures)
+                              : static_cast<const void *>(launch.samplers);
+        all = all == nullptr ? none : all;
+        return const_cast<char *>(static_cast<const char *>(all) + 8 * index);
+    }
+    template <class P> SOFTMETAL_INLINE static auto take(void *address, const soft_thread &) {
+        static_assert(index + bound_of<P>::count <= most, "an array's last index is too large");
+        return *static_cast<const metal::remove_cv_t<remove_reference_t<P>> *>(address);
+    }
+};
+template <int index> using texture =
+    bound_argument<SOFT_ARGUMENT_TEXTURE, index, SOFT_MOST_TEXTURES>;
+template <int index> using sampler =
+    bound_argument<SOFT_ARGUMENT_SAMPLER, index, SOFT_MOST_SAMPLERS>;
 
 template <thread_fact fact> struct builtin : no_argument {
     template <class P> SOFTMETAL_INLINE static auto take(void *, const soft_thread &thread) {

@@ -79,6 +79,23 @@ typedef struct soft_texture {
      (soft_u64)(lod_min) << 23 |          /* 16: in parts of 4096, 0 to 65535 */               \
      (soft_u64)(lod_max) << 39)           /* 16: the same; 65535: no limit */
 
+/* Bits 55 and 56 of a sampler of the language: its reduction, which MTLSamplerState has not. */
+#define SOFT_REDUCTION_SHIFT 55
+enum { SOFT_REDUCTION_AVERAGE, SOFT_REDUCTION_LEAST, SOFT_REDUCTION_GREATEST };
+/* From bit 57 on, with a sign: what is added to each level, in parts of 4. */
+#define SOFT_BIAS_SHIFT 57
+
+/* Four channels: floats, or the bits of integers. */
+typedef soft_u32 soft_pixel __attribute__((vector_size(16)));
+typedef float soft_floats __attribute__((vector_size(16)));
+
+/* What a sampler is asked for, with a gather's component and how many pixels (-8 to 7) it is moved by. */
+enum { SOFT_SAMPLE, SOFT_GATHER = 1, SOFT_COMPARE = 2 }; /* both: gather_compare */
+#define SOFT_SAMPLING(what, component, x, y, z)                                                \
+    ((soft_u32)(what) | (soft_u32)(component) << 2 | ((soft_u32)((x) + 8) & 15) << 4 |         \
+     ((soft_u32)((y) + 8) & 15) << 8 | ((soft_u32)((z) + 8) & 15) << 12)
+#define SOFT_MOST_TEXELS 16 /* that one sample is made of: eight on each of two levels */
+
 /* One launch; read only while it runs. */
 typedef struct soft_launch {
     soft_u32 grid[3];                 /* threads_per_grid */
@@ -218,6 +235,31 @@ typedef struct soft_runtime {
     /* For plain images: where the lanes put values of this size before they come; or, `is_given`,
      * where those lie that came. */
     soft_u8 *(*simd_values)(soft_u32 nbytes, soft_u32 is_given);
+    /* Textures, which may be NULL.  `z` is the slice of a texture that has slices.  What lies outside is read as
+     * zeros and not written. */
+    soft_pixel (*texture_read)(const soft_texture *texture, soft_u32 x, soft_u32 y, soft_u32 z,
+                               soft_u32 level);
+    void (*texture_write)(const soft_texture *texture, soft_pixel pixel, soft_u32 x, soft_u32 y,
+                          soft_u32 z, soft_u32 level);
+    /* Where a pixel of so many bytes lies, for atomics; NULL: nowhere. */
+    void *(*texture_place)(const soft_texture *texture, soft_u32 x, soft_u32 y, soft_u32 z,
+                           soft_u32 nbytes);
+    /* `at` ends with what is compared, `level` is the level and the least one; `how`: SOFT_SAMPLING. */
+    soft_pixel (*texture_sample)(const soft_texture *texture, soft_u64 sampler, soft_floats at,
+                                 soft_floats level, soft_u32 slice, soft_u32 how);
+    /* The level that suits how fast `at` changes from pixel to pixel. */
+    float (*texture_level)(const soft_texture *texture, soft_floats at, soft_floats along_x,
+                           soft_floats along_y);
+    /* Checked images ask these before: where the pixels lie that are read, or the one that is written (`how` as
+     * of `access`), and how many bytes one has.  None lies outside; that is told. */
+    soft_u32 (*texture_look)(const soft_texture *texture, soft_u32 x, soft_u32 y, soft_u32 z,
+                             soft_u32 level, soft_u32 how, const void *site, void **place);
+    soft_u32 (*texture_look_around)(const soft_texture *texture, soft_u64 sampler,
+                                    soft_floats at, soft_floats level, soft_u32 slice,
+                                    soft_u32 how, const void *site,
+                                    void *places[SOFT_MOST_TEXELS], soft_u32 *count);
+    /* fence(): the thread sees what it wrote to the texture. */
+    void (*texture_fence)(const soft_texture *texture);
 } soft_runtime;
 
 typedef enum {

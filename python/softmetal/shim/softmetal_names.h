@@ -1,5 +1,5 @@
 /* softmetal_names.h: what a library names beside its arithmetic: arrays,
- * logging that says nothing, textures that only have types, and Apple's macros.
+ * logging that says nothing, and Apple's macros.
  *
  * Owns:    nothing.
  * Calls:   nothing.
@@ -44,6 +44,9 @@ template <class T> struct array_ref {
         : values(values), count(count) {}
     template <size_t N> SOFTMETAL_INLINE constexpr array_ref(array<remove_const_t<T>, N> &whole)
         : values(whole.values), count(N) {}
+    template <size_t N>
+    SOFTMETAL_INLINE constexpr array_ref(const array<remove_const_t<T>, N> &whole)
+        : values(const_cast<T *>(whole.values)), count(N) {}
     SOFTMETAL_INLINE constexpr T &operator[](size_t i) const { return values[i]; }
     SOFTMETAL_INLINE constexpr T *data() const { return values; }
     SOFTMETAL_INLINE constexpr T *begin() const { return values; }
@@ -72,42 +75,6 @@ struct os_log {
     template <class... A> SOFTMETAL_INLINE void log_fault(const A &...) const {}
 };
 inline constexpr os_log os_log_default;
-
-/* Types without functions: a library that has textures opens, a kernel that reads one fails. */
-enum class access { sample, read, write, read_write };
-enum class memory_coherence { memory_coherence_threadgroup, memory_coherence_device };
-#define SOFTMETAL_TEXTURE(name)                                                                \
-    template <class T, access A = access::sample,                                              \
-              memory_coherence C = memory_coherence::memory_coherence_threadgroup>             \
-    struct name {};
-SOFTMETAL_TEXTURE(texture1d)
-SOFTMETAL_TEXTURE(texture1d_array)
-SOFTMETAL_TEXTURE(texture2d)
-SOFTMETAL_TEXTURE(texture2d_array)
-SOFTMETAL_TEXTURE(texture2d_ms)
-SOFTMETAL_TEXTURE(texture2d_ms_array)
-SOFTMETAL_TEXTURE(texture3d)
-SOFTMETAL_TEXTURE(texturecube)
-SOFTMETAL_TEXTURE(texturecube_array)
-SOFTMETAL_TEXTURE(texture_buffer)
-SOFTMETAL_TEXTURE(depth2d)
-SOFTMETAL_TEXTURE(depth2d_array)
-SOFTMETAL_TEXTURE(depth2d_ms)
-SOFTMETAL_TEXTURE(depth2d_ms_array)
-SOFTMETAL_TEXTURE(depthcube)
-SOFTMETAL_TEXTURE(depthcube_array)
-#undef SOFTMETAL_TEXTURE
-
-enum class coord { normalized, pixel };
-enum class address { clamp_to_zero, clamp_to_edge, clamp_to_border, repeat, mirrored_repeat };
-enum class filter { nearest, linear };
-enum class mag_filter { nearest, linear };
-enum class min_filter { nearest, linear };
-enum class mip_filter { none, nearest, linear };
-enum class compare_func { never, less, less_equal, greater, greater_equal, equal, not_equal };
-struct sampler {
-    template <class... A> SOFTMETAL_INLINE constexpr sampler(A...) {}
-};
 } // namespace metal
 
 #endif /* SOFTMETAL_NAMES_H */

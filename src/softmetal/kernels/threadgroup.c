@@ -12,6 +12,7 @@
 
 #include "softmetal/checker/check.h"
 #include "softmetal/checker/late.h"
+#include "softmetal/kernels/texture.h"
 
 static __thread soft_threadgroup *running;
 
@@ -401,6 +402,11 @@ const soft_runtime soft_threadgroup_runtime = {
     .stop = soft_check_stop_for,
     .count = soft_check_count,
     .simd_values = simd_values,
+    .texture_read = soft_texture_read,
+    .texture_write = soft_texture_write,
+    .texture_place = soft_texture_place,
+    .texture_sample = soft_texture_sample,
+    .texture_level = soft_texture_level,
 };
 
 /* ---- what the OS thread calls ---- */

@@ -1,0 +1,77 @@
+/* texture.h: textures as kernels see them: pixels, and samples of them.
+ *
+ *     texture_sample.c   which pixels a sample is made of, and how: filters, address modes, levels, cubes
+ *       ▼
+ *     texture_pixels.c   where a pixel lies, and its bytes as four channels
+ *
+ * Owns:    nothing; textures are the launch's.
+ * Calls:   arithmetic/pixel_format.h.
+ * Threads: any; a kernel's threads call on their stacks.
+ * Source:  SPEC Metal Shading Language Specification 3.2, 6.12 Texture Functions, 8.7 Texture Addressing and
+ *          Conversion Rules.
+ */
+#ifndef SOFT_TEXTURE_H
+#define SOFT_TEXTURE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "arithmetic/pixel_format.h"
+#include "softmetal/shim/softmetal_kernel.h"
+
+/* MTLTextureType */
+enum {
+    SOFT_TEXTURE_1D,
+    SOFT_TEXTURE_1D_ARRAY,
+    SOFT_TEXTURE_2D,
+    SOFT_TEXTURE_2D_ARRAY,
+    SOFT_TEXTURE_CUBE = 5,
+    SOFT_TEXTURE_CUBE_ARRAY,
+    SOFT_TEXTURE_3D,
+    SOFT_TEXTURE_BUFFER = 9,
+};
+
+/* A side of a level: half of the one before, and at least 1. */
+static inline soft_u32
+soft_texture_side(soft_u32 side, soft_u32 level)
+{
+    soft_u32 halved = level < 32 ? side >> level : 0;
+    return halved == 0 ? 1 : halved;
+}
+
+/* ---- texture_pixels.c ---- */
+
+/* NULL: it lies outside, or there is no texture. */
+soft_u8 *soft_texture_pixel(const soft_texture *texture, soft_u32 x, soft_u32 y, soft_u32 z,
+                            soft_u32 level);
+soft_pixel soft_texture_decode(const pixel_format *format, const soft_u8 *bytes);
+/* What a format lacks is 0, of the fourth channel 1: complete channels beside the format's own. */
+soft_pixel soft_texture_complete(const pixel_format *format, soft_pixel pixel);
+
+/* As softmetal_kernel.h says of soft_runtime. */
+soft_pixel soft_texture_read(const soft_texture *texture, soft_u32 x, soft_u32 y, soft_u32 z,
+                             soft_u32 level);
+void soft_texture_write(const soft_texture *texture, soft_pixel pixel, soft_u32 x, soft_u32 y,
+                        soft_u32 z, soft_u32 level);
+void *soft_texture_place(const soft_texture *texture, soft_u32 x, soft_u32 y, soft_u32 z,
+                         soft_u32 nbytes);
+
+/* ---- texture_sample.c ---- */
+
+/* The pixels that a sample is made of; `pixel` NULL: the border.  A gather's are all four, by x and then by y. */
+typedef struct soft_texels {
+    soft_u32 count;
+    struct {
+        const soft_u8 *pixel;
+        float weight;
+    } each[SOFT_MOST_TEXELS];
+} soft_texels;
+
+void soft_texture_find(const soft_texture *texture, soft_u64 sampler, soft_floats at,
+                       soft_floats level, soft_u32 slice, soft_u32 how, soft_texels *found);
+soft_pixel soft_texture_sample(const soft_texture *texture, soft_u64 sampler, soft_floats at,
+                               soft_floats level, soft_u32 slice, soft_u32 how);
+float soft_texture_level(const soft_texture *texture, soft_floats at, soft_floats along_x,
+                         soft_floats along_y);
+
+#endif /* SOFT_TEXTURE_H */
