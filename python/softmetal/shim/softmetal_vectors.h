@@ -31,7 +31,7 @@ template <class T, int N, class Vector = vec<T, N>> struct packed_vec;
 } // namespace metal
 
 namespace softmetal {
-using metal::enable_if_t, metal::is_arithmetic_v, metal::is_enum_v,
+using metal::enable_if_t, metal::is_arithmetic_v, metal::is_enum_v, metal::is_integral_v,
     metal::packed_vec, metal::vec;
 
 /* What a type is made of: a scalar is a vector of one. */
