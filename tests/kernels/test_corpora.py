@@ -25,6 +25,19 @@ class Same:
     array: np.ndarray
 
 
+@dataclass
+class Texture:
+    """The pixels of one that is read, or that lies there until it is written."""
+
+    array: np.ndarray
+    kind: str = "2d_array"
+    is_result: bool = False
+
+
+def ROOM(*shape, dtype="float16", kind="2d_array"):
+    return Texture(np.zeros(shape, dtype), kind, True)
+
+
 def f4(*shape, seed=0):
     return np.random.default_rng([seed, *shape]).standard_normal(shape, dtype="float32")
 
@@ -206,6 +219,114 @@ def vectors():
 def products():
     return structure(*(np.outer(f4(rows), f4(cols)) for cols in (2, 3, 4) for rows in (2, 3, 4)))
 
+T = IMAGE.astype("f2")  # slices, y, x, four channels
+PLACES = (8, 9, 2)
+ELEMENTWISE = [0] * 20
+NCHW, TURN = (1, 8, 9, 8), (0, 2, 3, 1)
+POOLED = (2, 5, 4, 4)
+MANY = f4(4, 9, 8, 4)
+GRID = np.random.default_rng(5).uniform(-1, 1, (1, 9, 8, 4)).astype("f4")
+ALPHA = f4(2, 4)
+
+
+def channels(x):
+    """(slices, y, x, 4) as (channels, y, x)."""
+    return x.transpose(0, 3, 1, 2).reshape(-1, *x.shape[1:3])
+
+
+def slices(x):
+    return x.reshape(-1, 4, *x.shape[1:]).transpose(0, 2, 3, 1)
+
+
+def first(x, dtype="f2"):
+    """In the first channel, zeros in the others."""
+    return np.stack([x, *[np.zeros_like(x)] * 3], -1).astype(dtype)
+
+
+def at_grid(x, grid):
+    """Between four pixels, zeros outside."""
+    around = np.pad(wide(x), [(0, 0), (0, 1), (0, 1), (0, 0)])
+    places = [(wide(grid[0, ..., nth]) + 1) * (size - 1) / 2 for nth, size in ((0, x.shape[2]), (1, x.shape[1]))]
+    (u, v), (a, b) = ([np.floor(one).astype(int) for one in places], [one % 1 for one in places])
+    a, b = a[..., None], b[..., None]
+    return (around[:, v, u] * (1 - a) + around[:, v, u + 1] * a) * (1 - b) + (around[:, v + 1, u] * (1 - a) + around[:, v + 1, u + 1] * a) * b
+
+
+def depthwise(x, weights):
+    """A 3 by 3 convolution of each channel with its own weights."""
+    found = np.lib.stride_tricks.sliding_window_view(np.pad(wide(channels(x)), [(0, 0), (1, 1), (1, 1)]), (3, 3), (1, 2))
+    return slices((found * wide(weights).reshape(-1, 1, 1, 3, 3)).sum((-1, -2)))
+
+
+def convolution():
+    """Its parameters: strides and dilations of 1, no sum, no activation."""
+    return np.concatenate([np.uint16([0, 0, 0, 1, 1, 1, 1, 8, 8, 1, 8, 0, 0, 0]), np.zeros(60, "uint16")])
+
+
+def of_seven(x):
+    """softmax of the first seven channels, by which the eighth is divided as well."""
+    e = np.exp(wide(channels(x)) - wide(channels(x)[:7]).max(0))
+    return slices(e / e[:7].sum(0))
+
+
+def one_face():
+    pixels, result = f4(2, 6, 10, 10, 4), np.zeros((2, 6, 10, 10, 4), "f4")
+    result[1, 5, 7, 9] = pixels[1, 5, 7, 9]
+    return pixels, result
+
+
+#: The same with textures; Paddle-Lite's, file: kernel and the rest.
+PADDLE = [
+    ("ActivationKernel", "exp", PLACES, [Texture(IMAGE), ROOM(2, 9, 8, 4, dtype="f4")], [np.exp(wide(IMAGE))]),
+    ("ActivationKernel", "relu", PLACES, [Texture(T), ROOM(2, 9, 8, 4)], [np.maximum(T, 0)]),
+    ("ActivationKernel", "relu6", PLACES, [Texture(T), ROOM(2, 9, 8, 4), mixed(0.75)], [np.clip(T, 0, 0.75)]),
+    ("ActivationKernel", "leaky_relu", PLACES, [Texture(T), ROOM(2, 9, 8, 4), mixed(0.25)], [np.maximum(T, T / 4)]),
+    ("ActivationKernel", "sigmoid", PLACES, [Texture(T), ROOM(2, 9, 8, 4)], [1 / (1 + np.exp(-wide(T)))]),
+    ("ActivationKernel", "hard_sigmoid", PLACES, [Texture(T), ROOM(2, 9, 8, 4), mixed(0.25, 0.5)], [np.clip(wide(T) / 4 + 0.5, 0, 1)]),
+    ("ActivationKernel", "swish", PLACES, [Texture(T), ROOM(2, 9, 8, 4), mixed(1.0)], [wide(T) / (1 + np.exp(-wide(T)))]),
+    ("ActivationKernel", "hard_swish", PLACES, [Texture(T), ROOM(2, 9, 8, 4), mixed(3.0, 6.0, 6.0)], [wide(T) * np.clip(wide(T) + 3, 0, 6) / 6]),
+    ("ActivationKernel", "rsqrt", PLACES, [Texture(abs(IMAGE) + 1), ROOM(2, 9, 8, 4, dtype="f4")], [1 / np.sqrt(abs(wide(IMAGE)) + 1)]),
+    ("Tanh", "tanh_half", PLACES, [Texture(T), ROOM(2, 9, 8, 4)], [np.tanh(wide(T))]),
+    ("Elementwise", "elementwise", PLACES, [Texture(T), Texture(T[::-1]), ROOM(2, 9, 8, 4), ints(1, *[0] * 22, 2)], [T * T[::-1]]),
+    ("Elementwise", "elementwise", PLACES, [Texture(T), Texture(T[:1]), ROOM(2, 9, 8, 4), ints(*ELEMENTWISE, 0, 1, 0, 1)], [T - T[:1]]),
+    ("BatchNormKernel", "batchnorm", PLACES, [Texture(T), ROOM(2, 9, 8, 4), CHANNEL[:2], f2(2, 4)], [wide(T) * CHANNEL[:2, None, None] + f2(2, 4)[:, None, None]]),
+    ("PoolKernel", "pool", (4, 5, 2), [Texture(T), ROOM(*POOLED), ints(3, 3, 2, 2, 1, 1, 0, 1)], [np.nanmax(WINDOWS, -1).astype("f2")]),
+    ("PoolKernel", "pool", (4, 5, 2), [Texture(T), ROOM(*POOLED), ints(3, 3, 2, 2, 1, 1, 1, 1)], [np.nanmean(WINDOWS, -1)]),
+    ("PoolKernel", "global_pool", ((1, 1, 2), (8, 4, 1)), [Texture(T), ROOM(2, 1, 1, 4)], [wide(T).mean((1, 2))]),
+    ("InstanceNorm", "instance_norm", ((1, 1, 2), (8, 4, 1)), [Texture(IMAGE), ROOM(2, 9, 8, 4, dtype="f4")], [slices(norm(channels(IMAGE).reshape(8, 72)).reshape(8, 9, 8))]),
+    ("Reduce", "reduce_sum_c", (8, 9, 1), [Texture(T), ROOM(1, 9, 8, 4)], [first(wide(T).sum((0, 3)))]),
+    ("Reduce", "reduce_mean_hw", (1, 1, 2), [Texture(T), ROOM(2, 1, 1, 4)], [wide(T).mean((1, 2))]),
+    ("MaxKernel", "arg_max_c", (8, 9, 1), [Texture(T), ROOM(1, 9, 8, 4), ints(4)], [first(channels(T).argmax(0))]),
+    ("MaxKernel", "arg_max_h", (8, 1, 2), [Texture(T), ROOM(2, 1, 8, 4), ints(4)], [T.argmax(1).astype("f2")]),
+    ("Pad2d", "pad2d", (12, 11, 2), [Texture(T), ROOM(2, 11, 12, 4), np.int16([1, 1, 2, 2, 0, 0, 1, 0])], [np.pad(T, [(0, 0), (1, 1), (2, 2), (0, 0)], "reflect")]),
+    ("PixelShuffle", "pixel_shuffle", (16, 18, 1), [Texture(MANY), ROOM(1, 18, 16, 4, dtype="f4"), ints(2)], [slices(channels(MANY).reshape(4, 2, 2, 9, 8).transpose(0, 3, 1, 4, 2).reshape(4, 18, 16))]),
+    ("ShuffleChannel", "shuffle_channel", PLACES, [Texture(T), ROOM(2, 9, 8, 4), ints(2, 4)], [slices(channels(T).reshape(2, 4, 9, 8).swapaxes(0, 1).reshape(8, 9, 8))]),
+    ("BufferToTexture", "buffer_to_texture_kernel", (8, 9), [f4(9, 8), ROOM(9, 8, dtype="f4", kind="2d")], [f4(9, 8)]),
+    ("BufferToTextureArrayKernel", "buf_to_tex_c_n", PLACES, [channels(IMAGE), ROOM(2, 9, 8, 4), ints(4, *NCHW)], [T]),
+    ("FetchKernel", "fetch", PLACES, [Texture(T), OUT, ints(4, *NCHW)], [channels(T).astype("f4")]),
+    ("Kernels", "tex2d_ary_to_buf", PLACES, [Texture(T), OUT], [channels(T)]),
+    ("Kernels", "texture2d_to_2d_array", (8, 9, 1), [Texture(T[0], "2d"), ROOM(1, 9, 8, 4)], [T[:1]]),
+    ("Kernels", "texture2d_int_to_2d_array", (8, 9, 1), [Texture(uints(9, 8, 4, below=2000), "2d"), ROOM(1, 9, 8, 4)], [uints(9, 8, 4, below=2000).astype("f2")]),
+    ("BilinearInterp", "bilinear_interp", (16, 18, 2), [Texture(T), ROOM(2, 18, 16, 4), mixed(0.5, 0.5, 0.5)], [linear(linear(T, np.maximum(np.arange(18) / 2 - 0.25, 0), 1), np.maximum(np.arange(16) / 2 - 0.25, 0), 2)]),
+    ("NearestInterpKernel", "nearest_interp", (16, 18, 2), [Texture(T), ROOM(2, 18, 16, 4), mixed(0.5, 0.5, 0.0)], [T.repeat(2, 1).repeat(2, 2)]),
+    ("ResizeBilinear", "resize_bilinear", (16, 18, 2), [Texture(IMAGE), ROOM(2, 18, 16, 4, dtype="f4"), mixed(0.5, 0.5)], [linear(linear(IMAGE, np.arange(18) / 2, 1), np.arange(16) / 2, 2)]),
+    ("Scale", "scale", (4, 4), [Texture(IMAGE[0, :8], "2d"), ROOM(4, 4, 4, dtype="f4", kind="2d")], [IMAGE[0, :8:2, ::2]]),
+    ("ScaleKernel", "bias_after_scale", PLACES, [Texture(T), ROOM(2, 9, 8, 4), mixed(1.5, 0.25, 1, 0.0, 0.0, 0.0, 0.0, 0.0)], [np.maximum(wide(T) * 1.5 + 0.25, 0)]),
+    ("Compare", "compare", PLACES, [Texture(T), Texture(T[::-1]), ROOM(2, 9, 8, 4), ints(2)], [(T < T[::-1]).astype("f2")]),
+    ("DropoutKernel", "dropout", PLACES, [Texture(T), ROOM(2, 9, 8, 4), mixed(0.5)], [T / 2]),
+    ("PreluKernel", "prelu_channel", PLACES, [Texture(IMAGE), ROOM(2, 9, 8, 4, dtype="f4"), ALPHA], [np.where(IMAGE > 0, 1, ALPHA[:, None, None]) * IMAGE]),
+    ("GridSampler", "grid_sampler", PLACES, [Texture(IMAGE), ROOM(2, 9, 8, 4, dtype="f4"), Texture(GRID), f4(9, 8, 2)], [at_grid(IMAGE, GRID)]),
+    ("Mul", "mul", (2, 6, 1), [Texture(f2(1, 6, 3, 4)), Texture(f2(1, 12, 2, 4)), ROOM(1, 6, 2, 4)], [(wide(f2(1, 6, 3, 4)).reshape(6, 12) @ wide(f2(1, 12, 2, 4)).reshape(12, 8)).astype("f2")]),
+    ("TransposeKernel", "transpose", (9, 8, 2), [Texture(T), ROOM(2, 8, 9, 4), ints(*NCHW, *TURN, 1, 8, 8, 9, *TURN, 0, 1, 3, 2)], [T.swapaxes(1, 2)]),
+    ("ReshapeKernel.inc", "reshape", (9, 8, 2), [Texture(T), ROOM(2, 8, 9, 4), ints(*NCHW, *TURN, 1, 8, 8, 9, *TURN)], [slices(channels(T).reshape(8, 8, 9))]),
+    ("Softmax", "softmax", PLACES, [Texture(T), ROOM(2, 9, 8, 4), ints(1, 7, 9, 8)], [of_seven(T)]),
+    ("ConvAddReluMetal", "depthwise_conv_3x3", PLACES, [Texture(T), Texture(T[:1]), ROOM(2, 9, 8, 4), convolution(), f2(8, 9)], [depthwise(T, f2(8, 9))]),
+]  # fmt: skip
+TEXTURES = [
+    *(("paddle", f"texture/{row[0]}.metal", *row[1:]) for row in PADDLE),
+    ("spirv-cross", "reference/shaders-msl/comp/image-cube-array-load-store.comp", "main0", 1, [Texture(one_face()[0], "cube_array"), ROOM(2, 6, 10, 10, 4, dtype="f4", kind="cube_array")], [one_face()[1]]),
+]  # fmt: skip
+
 
 def tint_rows():
     """Tint's builtins, each of arguments that stand in its file."""
@@ -225,25 +346,35 @@ def tint_rows():
         yield "tint", f"gen/var/{builtin}.wgsl.expected.msl", "compute_main", 1, [OUT], [result]
 
 
-ALL = [*ROWS, *tint_rows()]
+ALL = [*ROWS, *tint_rows(), *TEXTURES]
+
+
+def argument(one, like):
+    """What the kernel is given, and the Array or texture in which a result lies then."""
+    if one is OUT:
+        out = md.empty(like.shape, dtype="float32" if like.dtype == "float64" else like.dtype.name)
+        return out, out
+    if isinstance(one, Texture):
+        texture = md.texture(md.asarray(np.array(one.array, order="C"), copy=True), kind=one.kind, copy=True)
+        return texture, texture if one.is_result else None
+    if isinstance(one, Same):
+        out = md.asarray(one.array, copy=True)
+        return out, out
+    return md.asarray(np.array(one() if callable(one) else one, order="C"), copy=True), None
 
 
 def call(corpus, file, kernel, grid, arguments, results):
     results = [result() if callable(result) else result for result in results]
     given, outs = [], []
-    for one in (one() if callable(one) else one for one in arguments):
-        if one is OUT:
-            like = results[len(outs)]
-            outs.append(md.empty(like.shape, dtype="float32" if like.dtype == "float64" else like.dtype.name))
-        elif isinstance(one, Same):
-            outs.append(md.asarray(one.array, copy=True))
-        is_result = one is OUT or isinstance(one, Same)
-        given.append(outs[-1] if is_result else md.asarray(np.array(one, order="C"), copy=True))
+    for one in arguments:
+        array, out = argument(one, results[min(len(outs), len(results) - 1)])
+        given.append(array)
+        outs += [out] if out is not None else []
     if isinstance(grid, tuple) and isinstance(grid[0], tuple):
         grid = {"groups": grid[0], "group": grid[1]}
     how = grid if isinstance(grid, dict) else {"threads": grid}
     md.Library(metal_corpora.text_of(corpus, file))[kernel](*given, **how)
-    return zip(map(np.asarray, outs), results, strict=True)
+    return zip((np.asarray(getattr(out, "array", out)) for out in outs), results, strict=True)
 
 
 NAMES = [f"{row[0]}: {row[1].rpartition('/')[2].partition('.')[0]} {row[2]}" for row in ALL]
@@ -261,4 +392,4 @@ def test_a_kernel_beside_numpy(row, metal_settings):
 
 
 def test_there_are_enough():
-    assert len(ALL) >= 50
+    assert len(ROWS) >= 30 and len(TEXTURES) >= 30
