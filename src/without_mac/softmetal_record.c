@@ -50,11 +50,13 @@ make_memory(const soft_found_memory *memory, const soft_image *image)
     char name[METAL_TYPE_NAME_MAX];
     return Py_BuildValue("{s:s,s:z,s:I,s:n,s:I,s:z}", "kind",
                          memory->is_variable              ? "threadgroup variable"
+                         : soft_found_is_texture(memory)  ? "texture"
                          : soft_found_is_resource(memory) ? "resource"
                          : memory->is_device              ? "buffer"
                                                           : "threadgroup argument",
                          "name", soft_found_name(image, memory), "index",
-                         soft_found_is_resource(memory) ? memory->number - SOFT_FIRST_RESOURCE
+                         soft_found_is_texture(memory)    ? memory->number - SOFT_FIRST_TEXTURE
+                         : soft_found_is_resource(memory) ? memory->number - SOFT_FIRST_RESOURCE
                                                         : memory->number,
                          "nbytes", (Py_ssize_t)memory->nbytes, "item_nbytes",
                          facts == NULL ? 0 : facts->nbytes, "type",

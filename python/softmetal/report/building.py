@@ -36,7 +36,7 @@ _DOES = {
     **{"unwritten-threadgroup-memory": "reads", "unwritten-memory": "reads", "unwritten-output": "writes"},
 }
 _ACCESSES = {"out-of-bounds", "write-to-const", "null-pointer", "stray-pointer", "race", "race-of-threadgroups"}
-_ACCESSES |= {"argument-type", "argument-strides", "not-resident"}
+_ACCESSES |= {"argument-type", "argument-strides", "not-resident", "pixel-coordinate", "no-texture", "texture-fence"}
 
 
 _root = ""

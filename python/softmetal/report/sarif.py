@@ -52,6 +52,15 @@ RULES = {
         "A thread uses an address of a buffer that the launch was not told of.",
         "Give the Array in resources=; in Metal call useResource:usage:.",
     ),
+    "pixel-coordinate": (
+        "A thread reads or writes a pixel outside of a texture.",
+        "Compare the coordinates with get_width() and get_height(), also at the edges of the grid.",
+    ),
+    "no-texture": ("A thread uses a texture, and none is bound.", "Bind it, or ask is_null_texture first."),
+    "texture-fence": (
+        "A thread reads a pixel that it has written, with no fence() between.",
+        "Call fence() of the texture before the read.",
+    ),
     "unmapped-address": ("A thread uses an address that is no memory.", "Look at how the pointer is computed."),
     "misaligned": (
         "A thread uses a type at an address that is no multiple of its alignment.",

@@ -227,6 +227,7 @@ soft_check_group(const soft_u32 position[3], const void *memory, size_t memory_n
     check->state_nbytes = state_nbytes;
     begin_threads(check, position);
     TELL(group, check);
+    soft_textures_settle(check);
     check->range_count = check->view_count;
     check->era += 1;
     if (!soft_order_group(&check->order, position)) {
@@ -283,6 +284,7 @@ soft_check_open(void)
     soft_check *check = current;
     const void *site = soft_waiting_site(check);
     TELL(barrier, check, site);
+    soft_textures_settle(check);
     check->wait_flags = ~0u;
 }
 
@@ -370,6 +372,21 @@ soft_check_count(const void *address, soft_counted *counted, const void *site)
 {
     need_room(current, site);
     soft_count_access(current, (uintptr_t)address, counted, site);
+}
+
+SOFT_ON_FIBER void
+soft_check_pixel(const soft_texture *texture, const void *place, const soft_u32 coordinates[4],
+                 soft_u32 how, const void *site)
+{
+    need_room(current, site);
+    soft_textures_touch(current, texture, (uintptr_t)place, coordinates, how, site);
+}
+
+void
+soft_check_texture_fence(const soft_texture *texture)
+{
+    (void)texture;
+    soft_textures_settle(current);
 }
 
 SOFT_ON_FIBER _Noreturn void

@@ -62,6 +62,10 @@ void soft_check_return(void);
 /* What soft_runtime has for checked images. */
 void soft_check_access(const void *address, soft_u64 nbytes, soft_u32 how, soft_site *site);
 void soft_check_count(const void *address, soft_counted *counted, const void *site);
+/* A pixel (x, y, z, level) is about to be touched; `place` NULL: there is none. */
+void soft_check_pixel(const soft_texture *texture, const void *place,
+                      const soft_u32 coordinates[4], soft_u32 how, const void *site);
+void soft_check_texture_fence(const soft_texture *texture);
 _Noreturn void soft_check_stop_for(soft_u32 why, soft_u64 first, soft_u64 second,
                                    const void *site);
 

@@ -22,7 +22,7 @@ is_of_others(const soft_launch *launch, const soft_range *view)
 {
     for (soft_u32 i = 0; view->number >= SOFT_FIRST_RESOURCE && i < launch->reached_count;
          i++) {
-        if (launch->reached[i].number + SOFT_FIRST_RESOURCE == view->number) {
+        if (soft_reached_number(&launch->reached[i]) == view->number) {
             return launch->reached[i].is_foreign;
         }
     }

@@ -48,10 +48,10 @@ add_reached(soft_check *check, const soft_reached *reached)
     check->ranges[check->view_count++] = (soft_range){
         .base = (uintptr_t)reached->address,
         .nbytes = reached->nbytes,
-        .memory = SOFT_DEVICE_MEMORY,
+        .memory = reached->is_texture ? SOFT_TEXTURE_MEMORY : SOFT_DEVICE_MEMORY,
         .is_writable = reached->is_written,
         .fresh = is_fresh ? reached->fresh : NULL,
-        .number = SOFT_FIRST_RESOURCE + reached->number,
+        .number = soft_reached_number(reached),
     };
 }
 

@@ -13,6 +13,7 @@
 
 #define MEM_DEVICE 1 /* SPEC Metal Shading Language Specification: mem_flags */
 #define MEM_THREADGROUP 2
+#define MEM_TEXTURE 4
 
 void
 soft_order_free(soft_order *order)
@@ -33,7 +34,8 @@ soft_order_group(soft_order *order, const soft_u32 position[3])
     }
     order->now += 1;
     order->group_start = order->now;
-    order->ordered[SOFT_THREADGROUP_MEMORY] = order->ordered[SOFT_DEVICE_MEMORY] = order->now;
+    order->ordered[SOFT_THREADGROUP_MEMORY] = order->now;
+    order->ordered[SOFT_DEVICE_MEMORY] = order->ordered[SOFT_TEXTURE_MEMORY] = order->now;
     order->has_fenced = false;
     for (int i = 0; i < SOFT_MOST_SIMDGROUPS; i++) {
         order->lanes[i].met = order->now;
@@ -54,6 +56,9 @@ soft_order_barrier(soft_order *order, soft_u32 mem_flags)
     }
     if (mem_flags & MEM_DEVICE || order->has_fenced) {
         order->ordered[SOFT_DEVICE_MEMORY] = order->now;
+    }
+    if (mem_flags & MEM_TEXTURE || order->has_fenced) {
+        order->ordered[SOFT_TEXTURE_MEMORY] = order->now;
     }
     order->has_fenced = false;
 }

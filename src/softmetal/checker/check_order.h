@@ -39,12 +39,12 @@ typedef struct soft_lanes {
     bool is_split;                      /* pairs counts, not met */
 } soft_lanes;
 
-enum { SOFT_THREADGROUP_MEMORY, SOFT_DEVICE_MEMORY };
+enum { SOFT_THREADGROUP_MEMORY, SOFT_DEVICE_MEMORY, SOFT_TEXTURE_MEMORY };
 
 typedef struct soft_order {
     uint32_t now;
     uint32_t group_start;
-    uint32_t ordered[2]; /* by kind of memory: when a barrier last opened for it */
+    uint32_t ordered[3]; /* by kind of memory: when a barrier last opened for it */
     uint32_t met;        /* when a barrier last opened, whatever its flags */
     bool has_fenced;     /* since the last barrier */
     soft_group_record *groups;

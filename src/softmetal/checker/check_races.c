@@ -26,7 +26,7 @@ twin_of(const soft_check *check, const soft_range *range, uintptr_t at)
 {
     const soft_range *end = check->ranges + check->view_count;
     for (const soft_range *other = check->ranges; other < end; other++) {
-        if (range->memory == SOFT_DEVICE_MEMORY && other != range &&
+        if (range->memory != SOFT_THREADGROUP_MEMORY && other != range &&
             at - other->base < other->nbytes) {
             return soft_range_found(other);
         }
@@ -74,7 +74,7 @@ report_race(soft_check *check, const soft_range *range, uintptr_t at, soft_mark 
 static __attribute__((noinline)) void
 report_unwritten(soft_check *check, const soft_range *range, uintptr_t at, soft_mark now)
 {
-    bool is_device = range->memory == SOFT_DEVICE_MEMORY;
+    bool is_device = range->memory != SOFT_THREADGROUP_MEMORY;
     soft_found kind = is_device ? SOFT_FOUND_UNWRITTEN_READ : SOFT_FOUND_UNWRITTEN;
     add_finding(check, range, at, now, now, (soft_finding){.kind = kind, .count = 1});
     size_t bit = at - range->shadow->base;
@@ -215,7 +215,7 @@ static bool
 is_unwritten(const soft_check *check, const soft_range *range, const soft_cell *cell,
              uintptr_t at)
 {
-    return range->memory == SOFT_DEVICE_MEMORY
+    return range->memory != SOFT_THREADGROUP_MEMORY
                ? range->fresh != NULL && cell->write.time == 0 &&
                      soft_fresh_has(range->fresh, at)
                : cell->write.time < check->order.group_start;

@@ -206,7 +206,7 @@ SOFT_ON_FIBER void
 soft_series_touch(soft_check *check, const soft_range *range, uintptr_t at, size_t nbytes,
                   soft_u32 how, soft_site *site)
 {
-    if (range->memory == SOFT_DEVICE_MEMORY) {
+    if (range->memory != SOFT_THREADGROUP_MEMORY) {
         touch_device(check, range, at, nbytes, how, site);
     }
     else { /* mostly of kernels whose threads wait: no row of them is run at once */

@@ -217,7 +217,9 @@ static bool
 is_survived(const soft_finding *finding)
 {
     return finding->kind == SOFT_FOUND_RACE || finding->kind == SOFT_FOUND_GROUP_RACE ||
-           is_unwritten(finding) || is_single(finding) || is_room(finding);
+           finding->kind == SOFT_FOUND_PIXEL || finding->kind == SOFT_FOUND_NO_TEXTURE ||
+           finding->kind == SOFT_FOUND_FENCE || is_unwritten(finding) || is_single(finding) ||
+           is_room(finding);
 }
 
 /* How a launch's findings are told. */

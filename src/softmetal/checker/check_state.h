@@ -5,6 +5,7 @@
  *       │  check_memory.c    which memory is the kernel's: views, threadgroup memory
  *       │  check_races.c     an access against what the shadow remembers
  *       │  check_outputs.c   what a launch wrote, and left unwritten
+ *       │  check_textures.c  which pixels are asked for, and are there
  *       │  check_given.c     what an argument was given against its parameter
  *       │  check_waiting.c   who waits where, what that orders, and who does not come
  *       │  check_count.h     instead of these: accesses are counted
@@ -49,7 +50,7 @@ typedef struct soft_range {
     uintptr_t base;
     size_t nbytes;
     soft_shadow *shadow; /* views on the same bytes share it */
-    int memory;          /* SOFT_DEVICE_MEMORY, SOFT_THREADGROUP_MEMORY */
+    int memory;          /* check_order.h: SOFT_DEVICE_MEMORY, ... */
     bool is_variable;    /* of the kernel, not an argument */
     bool is_writable;
     soft_fresh *fresh;       /* borrowed; NULL: all was written before the launch */
@@ -79,6 +80,14 @@ typedef struct soft_rewrite {
     soft_mark earlier, now;
     unsigned char bytes[16]; /* as the other left them */
 } soft_rewrite;
+
+/* The last writes of pixels that are read, too, by where the pixel lies: of two that fall on one place the later. */
+#define SOFT_MOST_PIXELS 1024
+typedef struct soft_pixel_write {
+    uintptr_t at;
+    uint32_t thread, era; /* else it is forgotten */
+    const void *site;
+} soft_pixel_write;
 
 #define SOFT_UNWRITTEN_BITS ((size_t)2 * SOFT_MOST_THREADGROUP_NBYTES)
 
@@ -127,6 +136,8 @@ struct soft_check {
     soft_order order; /* owned */
     soft_rewrite rewrite;
     soft_findings findings;
+    soft_pixel_write pixels[SOFT_MOST_PIXELS];
+    uint32_t pixel_era;
     /* Where this threadgroup has read its own memory unwritten: a bit for each read's first byte, by its distance
      * to the shadow's base.  What is written there later is no more than a race. */
     uint64_t unwritten[SOFT_UNWRITTEN_BITS / 64];
@@ -201,7 +212,7 @@ soft_range_found(const soft_range *range)
 {
     return (soft_found_memory){
         .is_known = true,
-        .is_device = range->memory == SOFT_DEVICE_MEMORY,
+        .is_device = range->memory != SOFT_THREADGROUP_MEMORY,
         .is_variable = range->is_variable,
         .number = range->number,
         .nbytes = range->nbytes,
@@ -256,6 +267,14 @@ soft_given_has_gaps(const soft_range *range)
 {
     return range->given != NULL && range->given->axes > 0;
 }
+
+/* ---- check_textures.c: pixels that a kernel asks for ---- */
+
+/* The running thread asks for a pixel (x, y, z, level); `place` 0: there is none. */
+void soft_textures_touch(soft_check *check, const soft_texture *texture, uintptr_t place,
+                         const soft_u32 coordinates[4], soft_u32 how, const void *site);
+/* All see what was written so far. */
+void soft_textures_settle(soft_check *check);
 
 /* ---- check_series.c: accesses that are looked at together ---- */
 

@@ -86,7 +86,7 @@ SOFT_ON_FIBER static inline bool
 soft_count_is_of_neighbours(const soft_counted *site)
 {
     return site->step <= site->nbytes && (site->how & ~SOFT_ACCESS_WRITE) == 0 &&
-           ((const soft_range *)site->range)->memory == SOFT_DEVICE_MEMORY;
+           ((const soft_range *)site->range)->memory != SOFT_THREADGROUP_MEMORY;
 }
 
 static inline bool

@@ -34,6 +34,13 @@ soft_found_facts(const soft_image *image, const soft_found_memory *memory)
     if (!memory->is_known || memory->is_variable) {
         return NULL;
     }
+    for (uint32_t i = 0; soft_found_is_texture(memory) && i < image->argument_count; i++) {
+        const soft_argument_facts *facts = &image->arguments[i];
+        uint32_t index = memory->number - SOFT_FIRST_TEXTURE;
+        if (facts->kind == SOFT_ARGUMENT_TEXTURE && index - facts->index < facts->count) {
+            return facts;
+        }
+    }
     return soft_facts_find(image,
                            memory->is_device ? SOFT_ARGUMENT_BUFFER : SOFT_ARGUMENT_THREADGROUP,
                            memory->number);
@@ -57,6 +64,11 @@ name_memory(const soft_found_memory *memory, const soft_image *image, char text[
     name = name == NULL ? "?" : name;
     if (memory->is_variable) {
         snprintf(text, NAME_NBYTES, "threadgroup variable %.100s", name);
+        return;
+    }
+    if (soft_found_is_texture(memory)) {
+        snprintf(text, NAME_NBYTES, "texture %u (%.100s)", memory->number - SOFT_FIRST_TEXTURE,
+                 name);
         return;
     }
     if (soft_found_is_resource(memory)) {
@@ -196,6 +208,24 @@ describe_output(const soft_finding *finding, const soft_image *image, const char
 }
 
 static void
+describe_pixel(const soft_finding *finding, const char *name, char text[SOFT_TEXT_NBYTES])
+{
+    const uint32_t *sides = finding->sides;
+    char size[80] = "has no such level";
+    if (sides[0] != 0) {
+        snprintf(size, sizeof size, "is %u by %u by %u there", sides[0], sides[1], sides[2]);
+    }
+    snprintf(
+        text, SOFT_TEXT_NBYTES,
+        "a thread %s outside of %s: pixel (%u,%u,%u) of level %u, which %s; %s",
+        finding->is_write[0] ? "writes" : "reads",
+        finding->memory.is_known ? name : "a texture", (uint32_t)finding->first,
+        (uint32_t)(finding->first >> 32), (uint32_t)finding->second,
+        (uint32_t)(finding->second >> 32), size,
+        finding->is_write[0] ? "the write is dropped" : "zeros are read");
+}
+
+static void
 describe_given(const soft_finding *finding, const char *name, char text[SOFT_TEXT_NBYTES])
 {
     const char *does = finding->is_write[0] ? "writes" : "reads";
@@ -257,6 +287,17 @@ soft_finding_describe(const soft_finding *finding, const soft_image *image,
     case SOFT_FOUND_LANE:
         snprintf(text, SOFT_TEXT_NBYTES, "a thread asks for the value of lane %llu of %llu",
                  (unsigned long long)finding->first, (unsigned long long)finding->second);
+        break;
+    case SOFT_FOUND_PIXEL: describe_pixel(finding, name, text); break;
+    case SOFT_FOUND_NO_TEXTURE:
+        snprintf(text, SOFT_TEXT_NBYTES, "a thread %s %s, and no texture is bound there",
+                 finding->is_write[0] ? "writes" : "reads",
+                 finding->memory.is_known ? name : "a texture");
+        break;
+    case SOFT_FOUND_FENCE:
+        snprintf(text, SOFT_TEXT_NBYTES,
+                 "a thread reads byte %zu of %s, which it has written with no fence() between",
+                 (size_t)finding->offset, name);
         break;
     case SOFT_FOUND_TYPE:
     case SOFT_FOUND_STRIDES: describe_given(finding, name, text); break;

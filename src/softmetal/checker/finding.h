@@ -37,6 +37,9 @@
     X(SOFT_FOUND_LANE, "lane-index") \
     X(SOFT_FOUND_TYPE, "argument-type") \
     X(SOFT_FOUND_STRIDES, "argument-strides") \
+    X(SOFT_FOUND_PIXEL, "pixel-coordinate") \
+    X(SOFT_FOUND_NO_TEXTURE, "no-texture") \
+    X(SOFT_FOUND_FENCE, "texture-fence") \
     X(SOFT_FOUND_STACK, "stack-overflow") \
     X(SOFT_FOUND_OVERDUE, "timeout")
 
@@ -56,6 +59,8 @@ typedef struct soft_at {
 /* A buffer's view, or a piece of threadgroup memory.  A device memory from this number on is a resource,
  * which no argument is: less this, the caller's number of it. */
 #define SOFT_FIRST_RESOURCE SOFT_MOST_BUFFERS
+/* From here on it is a texture: less this, its index. */
+#define SOFT_FIRST_TEXTURE (1u << 16)
 typedef struct soft_found_memory {
     bool is_known;    /* else the rest is 0 */
     bool is_device;   /* else of the threadgroup */
@@ -81,11 +86,12 @@ typedef struct soft_finding {
     /* NULL, STRAY, FAULT: the address.  NOT_RESIDENT: where the access is in its buffer, whose address is at
      * `offset` of `memory`, and that buffer's bytes.  MISALIGNED: how far past a multiple, of what.  ARRAY,
      * VECTOR: the index, and how many items there are.  SHIFT: by how much, and the bits of the
-     * number.  LANE: the lane, and how many its group has.  UNWRITTEN_OUTPUT: how many items, and the
+     * number.  PIXEL: x and y in 32 bits each, z and the level.  LANE: the lane, and how many its group has.  UNWRITTEN_OUTPUT: how many items, and the
      * last one.  OVERDUE: seconds.  NO_MEMORY: 1, if a loop is too long to be
      * counted; SOFT_ROOM_IS_MEANT, if silenced findings took all the room. */
     uint64_t first, second;
     uint64_t times;    /* in this launch */
+    uint32_t sides[3]; /* PIXEL: of the level; all 0: there is no such level */
     const char *given; /* TYPE, STRIDES: how the sentence ends; borrowed from the launch */
 } soft_finding;
 
@@ -104,6 +110,18 @@ const soft_argument_facts *soft_found_facts(const soft_image *image,
 /* Find an argument's facts by its kind and index; NULL: the kernel has none. */
 const soft_argument_facts *soft_facts_find(const soft_image *image, soft_argument_kind kind,
                                            uint32_t index);
+
+static inline uint32_t
+soft_reached_number(const soft_reached *reached)
+{
+    return (reached->is_texture ? SOFT_FIRST_TEXTURE : SOFT_FIRST_RESOURCE) + reached->number;
+}
+
+static inline bool
+soft_found_is_texture(const soft_found_memory *memory)
+{
+    return memory->is_device && memory->number >= SOFT_FIRST_TEXTURE;
+}
 
 static inline bool
 soft_found_is_resource(const soft_found_memory *memory)

@@ -1,11 +1,13 @@
 /* texture.h: textures as kernels see them: pixels, and samples of them.
  *
+ *     texture_look.c     what a checked image asks before
+ *       ▼
  *     texture_sample.c   which pixels a sample is made of, and how: filters, address modes, levels, cubes
  *       ▼
  *     texture_pixels.c   where a pixel lies, and its bytes as four channels
  *
  * Owns:    nothing; textures are the launch's.
- * Calls:   arithmetic/pixel_format.h.
+ * Calls:   arithmetic/pixel_format.h, checker/check.h.
  * Threads: any; a kernel's threads call on their stacks.
  * Source:  SPEC Metal Shading Language Specification 3.2, 6.12 Texture Functions, 8.7 Texture Addressing and
  *          Conversion Rules.
@@ -55,6 +57,15 @@ void soft_texture_write(const soft_texture *texture, soft_pixel pixel, soft_u32 
                         soft_u32 z, soft_u32 level);
 void *soft_texture_place(const soft_texture *texture, soft_u32 x, soft_u32 y, soft_u32 z,
                          soft_u32 nbytes);
+
+/* ---- texture_look.c ---- */
+
+soft_u32 soft_texture_look(const soft_texture *texture, soft_u32 x, soft_u32 y, soft_u32 z,
+                           soft_u32 level, soft_u32 how, const void *site, void **place);
+soft_u32 soft_texture_look_around(const soft_texture *texture, soft_u64 sampler, soft_floats at,
+                                  soft_floats level, soft_u32 slice, soft_u32 how,
+                                  const void *site, void *places[SOFT_MOST_TEXELS],
+                                  soft_u32 *count);
 
 /* ---- texture_sample.c ---- */
 

@@ -407,6 +407,9 @@ const soft_runtime soft_threadgroup_runtime = {
     .texture_place = soft_texture_place,
     .texture_sample = soft_texture_sample,
     .texture_level = soft_texture_level,
+    .texture_look = soft_texture_look,
+    .texture_look_around = soft_texture_look_around,
+    .texture_fence = soft_check_texture_fence,
 };
 
 /* ---- what the OS thread calls ---- */

@@ -1,0 +1,141 @@
+/* check_textures.c: pixels that a kernel asks for; see check_state.h.
+ *
+ * Owns:    nothing.
+ * Calls:   check_state.h.
+ * Threads: the OS thread that runs the launch.
+ *
+ * Races and bytes that nobody wrote are found by address, as those of buffers.  Here is what addresses do not tell: a
+ * pixel that is none, a texture that is none, and a thread's own write that it reads with no fence() between.
+ */
+#include "softmetal/checker/check_state.h"
+
+static const soft_range *
+range_of(const soft_check *check, const soft_texture *texture)
+{
+    for (int i = 0; texture != NULL && i < check->view_count; i++) {
+        const soft_range *range = &check->ranges[i];
+        if (range->memory == SOFT_TEXTURE_MEMORY &&
+            range->base == (uintptr_t)texture->pixels) {
+            return range;
+        }
+    }
+    return NULL;
+}
+
+/* The one texture of the kernel that nothing is bound to; not known where there are several. */
+static soft_found_memory
+missing_texture(const soft_check *check)
+{
+    const soft_image *image = check->launch.image;
+    const soft_launch *launch = check->launch.launch;
+    soft_found_memory found = {.is_known = false};
+    for (uint32_t i = 0; i < image->argument_count; i++) {
+        const soft_argument_facts *facts = &image->arguments[i];
+        bool is_missing = facts->kind == SOFT_ARGUMENT_TEXTURE &&
+                          (launch->textures == NULL || launch->textures[facts->index] == NULL);
+        if (is_missing && found.is_known) {
+            return (soft_found_memory){.is_known = false};
+        }
+        if (is_missing) {
+            found = (soft_found_memory){.is_known = true,
+                                        .is_device = true,
+                                        .number = SOFT_FIRST_TEXTURE + facts->index};
+        }
+    }
+    return found;
+}
+
+static soft_u32
+halved(soft_u32 side, soft_u32 level)
+{
+    return side >> level == 0 ? 1 : side >> level;
+}
+
+static soft_finding
+refuse(const soft_check *check, const soft_texture *texture, const soft_u32 at[4], bool is_write)
+{
+    if (texture == NULL) {
+        return (soft_finding){.kind = SOFT_FOUND_NO_TEXTURE, .memory = missing_texture(check)};
+    }
+    soft_finding found = {.kind = SOFT_FOUND_PIXEL,
+                          .first = at[0] | (uint64_t)at[1] << 32,
+                          .second = at[2] | (uint64_t)at[3] << 32,
+                          .is_advice = !is_write};
+    const soft_range *range = range_of(check, texture);
+    if (range != NULL) {
+        found.memory = soft_range_found(range);
+    }
+    if (at[3] < texture->levels) {
+        found.sides[0] = halved(texture->width, at[3]);
+        found.sides[1] = halved(texture->height, at[3]);
+        found.sides[2] =
+            texture->slices > 1 ? texture->slices : halved(texture->depth, at[3]);
+    }
+    return found;
+}
+
+/* Unless it is known of these instructions; the last place is for what stops the launch. */
+static void
+add(soft_check *check, soft_finding *found)
+{
+    soft_findings *findings = &check->findings;
+    if (soft_findings_has(findings, found->at[0].offset, found->at[1].offset)) {
+        return;
+    }
+    if (findings->count == SOFT_MOST_FINDINGS - 1) {
+        findings->has_more = true;
+        return;
+    }
+    (void)soft_findings_add(findings, found);
+}
+
+static void
+look_for_fence(soft_check *check, const soft_texture *texture, uintptr_t place,
+               const soft_pixel_write *write, const void *site)
+{
+    const soft_range *range = range_of(check, texture);
+    if (range == NULL || write->at != place || write->era != check->pixel_era ||
+        write->thread != check->watch->thread) {
+        return;
+    }
+    soft_finding found = {
+        .kind = SOFT_FOUND_FENCE,
+        .at = {soft_at_thread(check, write->thread, write->site),
+               soft_at_thread(check, write->thread, site)},
+        .count = 2,
+        .is_write = {true, false},
+        .memory = soft_range_found(range),
+        .offset = (int64_t)(place - range->base),
+        .nbytes = 1,
+    };
+    add(check, &found);
+}
+
+void
+soft_textures_touch(soft_check *check, const soft_texture *texture, uintptr_t place,
+                    const soft_u32 coordinates[4], soft_u32 how, const void *site)
+{
+    bool is_write = (how & SOFT_ACCESS_WRITE) != 0;
+    if (place == 0) {
+        soft_finding found = refuse(check, texture, coordinates, is_write);
+        found.is_write[0] = is_write;
+        found.at[0] = soft_at_thread(check, check->watch->thread, site);
+        found.count = 1;
+        add(check, &found);
+        return;
+    }
+    soft_pixel_write *write = &check->pixels[place * 0x9E3779B1u % SOFT_MOST_PIXELS];
+    if (!is_write) {
+        look_for_fence(check, texture, place, write, site);
+    }
+    else if (!(how & SOFT_ACCESS_ATOMIC)) {
+        *write = (soft_pixel_write){
+            .at = place, .thread = check->watch->thread, .era = check->pixel_era, .site = site};
+    }
+}
+
+void
+soft_textures_settle(soft_check *check)
+{
+    check->pixel_era += 1;
+}
