@@ -16,7 +16,7 @@ PYTEST := $(PY) -m pytest -q -n auto --maxprocesses 4 --dist loadfile --no-loads
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all nightly budgets settings versions suites bench lint format asan tsan arm64 kernels mutants instructions coverage streams regions model soak docs notebooks first-day conformance dist build clean distclean
+.PHONY: help demo test test-all nightly budgets settings versions suites bench lint format asan tsan arm64 kernels corpora mutants instructions coverage streams regions model soak docs notebooks first-day conformance dist build clean distclean
 
 help:
 	@echo 'make demo      one write seen by every framework, what this machine can share, and a kernel'
@@ -29,6 +29,8 @@ help:
 	@echo 'make arm64     the tests of pages and memory order as arm64 code with pages of 16 KiB, in an emulator; ARGS=tests: all'
 	@echo 'make nightly   all that is too long for a push: every target above and below, whole; some hours'
 	@echo 'make kernels   real kernels with each compiler and under the checker; each of their barriers removed'
+	@echo 'make corpora   compute kernels of public repositories, fetched as data: how many compile (docs/inside/kernels.md), then some'
+	@echo '               beside NumPy; ARGS=naga is one, CORPORA a folder of clones'
 	@echo 'make mutants   breaks the C core in one place at a time, 400 times; each time a test must fail (an hour);'
 	@echo '               ARGS=--of=softmetal and ARGS=--of=python break the rest, 100 times each'
 	@echo 'make coverage  lines and branches of C and Objective-C that the tests reach, by folder'
@@ -122,6 +124,10 @@ kernels: build $(CLANG_17)
 	SOFTMETAL_CXX='$(CURDIR)/$(CLANG_17) c++' $(PYTEST) $(OTHERS) $(ARGS)
 	SOFTMETAL_KERNEL_CHECK=1 $(PYTEST) tests/kernels -k real $(ARGS)
 
+corpora: build
+	CORPORA='$(CORPORA)' $(PY) tools/corpora.py $(ARGS)
+	$(PYTEST) tests/kernels/test_corpora.py
+
 versions: build
 	$(PY) tools/versions.py $(ARGS)
 
@@ -186,7 +192,7 @@ budgets:
 	@echo $(BUDGETS)
 
 # All that is too long for a push; one target after another, and each is tried.
-NIGHTLY = test-all lint instructions settings versions suites kernels coverage streams regions model conformance docs notebooks first-day dist \
+NIGHTLY = test-all lint instructions settings versions suites kernels corpora coverage streams regions model conformance docs notebooks first-day dist \
     "asan ARGS=tests" "tsan ARGS=tests" "arm64 ARGS=tests" soak mutants \
     "mutants ARGS=--of=softmetal" "mutants ARGS=--of=python"
 nightly:

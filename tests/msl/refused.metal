@@ -147,3 +147,7 @@ void f(constant atomic_int *a) { atomic_store_explicit(a, 1, memory_order_relaxe
 void f(texture2d<float, access::read> t) { t.write(float4(1), uint2(0)); }
 { printf("%d", 1); }
 { x[i] = (float *)malloc(4); }
+// 6.3 to 6.5 Functions of floats, of which vectors of integers are none
+{ x[i] = sin(int4(n[i])).x; }
+{ x[i] = sign(int2(n[i])).x; }
+{ x[i] = fma(uint3(1), uint3(2), uint3(3)).x; }

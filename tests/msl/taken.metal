@@ -54,6 +54,8 @@ template <class T, enable_if_t<is_integral_v<T>, int> = 0> int f(T) { return 1; 
 { char4 a = char4(1); long2 b = long2(2); half3 d = half3(3); ulong4 e = ulong4(4); x[i] = a.x + b.y + d.z + e.w; }
 { float4 a = select(float4(1), float4(2), bool4(true)); a = mix(a, 2.0f, 0.5f); a = 2.0f * a + 1.0f; x[i] = a.x; }
 { vec<float, 3> a(1, 2, 3); x[i] = a.z; }
+template <class T, uint N, uint M> int f(thread vec<T, N> (&a)[M]) { return N * M; } int g(float4 a) { float4 b[3] = {a, a, a}; return f(b); }
+static_assert(is_integral<int4>::value && !is_integral_v<float2> && is_floating_point_v<half3>, ""); template <class T, class = enable_if_t<is_integral<T>::value>> T sign(T a) { return select(T(1), T(-1), a < T(0)); } int3 f(int3 a) { return sign(a); }
 // 2.3 Matrices
 { half4x4 a(half4(1), half4(2), half4(3), half4(4)); x[i] = a[3][2]; }
 { float3x3 a = float3x3(float3(1), float3(2), float3(3)); a[0] = float3(4); a = -a; x[i] = (a * 2.0f)[0].x; }
@@ -83,6 +85,11 @@ void f(thread float &r) { r += 1; } kernel void k(device float *x) { float a = x
 { thread float a[3] = {1, 2, 3}; thread float *p = a; x[i] = p[1]; }
 { ulong a = (ulong)x; x[i] = a != 0; }
 template <typename T> T f(const device T *p) { return *p; } template <typename T> T f(const threadgroup T *p) { return *p; }
+template <class T> constexpr bool is_float_pointer() { return is_same<T, device float *>::value || metal::is_same<T, threadgroup float *>::value || is_same<T, thread float *>::value; } static_assert(is_float_pointer<thread float *>(), "");
+template <class T> enable_if_t<sizeof(T) == 4, int> f(device T *x) { return 1; } template <class T> enable_if_t<sizeof(T) == 2, int> f(const thread T *x) { return 2; } int g(device float *x, thread half *y) { return f(x) + f(y); }
+template <class T> enable_if_t<is_integral_v<T>, int> f(device T *x) { return 1; } template <class T> enable_if_t<is_integral_v<T>, int> f(thread T *x) { return 2; } int g(int a) { return a; }
+struct A { template <class T> static T f(device T &x) { return x; } template <class T> static T f(thread T &x) { return x; } }; struct B { template <class T> static T f(device T &x) { return -x; } template <class T> static T f(thread T &x) { return -x; } }; template <> half A::f<half>(device half &x) { return x + 1; } template <> half B::f<half>(thread half &x) { return x + 2; }
+template <class T> struct M { T a; M() thread = default; M(const thread M &) thread = default; M(const device M &) thread = default; thread M &operator=(const thread M &) thread = default; thread M &operator=(const device M &) thread = default; thread M &operator=(const constant T &b) thread { a = b; return *this; } thread M &operator=(const device T &b) thread { a = b; return *this; } thread M &operator=(initializer_list<T> b) thread { a = *b.begin(); return *this; } };
 // 4.1, 4.2, 4.4 Device, constant and threadgroup memory
 { threadgroup float t[4][8]; threadgroup float *p = t[1]; p[i % 8] = 1; x[i] = t[1][i % 8]; }
 constant float a[3] = {1, 2, 3}; float f(int i) { return a[i]; }

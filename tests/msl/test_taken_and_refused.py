@@ -190,7 +190,7 @@ TAKEN_AS_KERNELS = [
     body("constexpr sampler s(filter::linear, coord::normalized); x[i] = 1;"),
     "constexpr sampler out(filter::nearest); template <class T> T f(T x) { constexpr metal::sampler s, t(address::repeat); return x; }" + body("x[i] = f(x[i]);"),
     # 4.4: threadgroup memory with zeros, which nobody stores
-    *(body(f"threadgroup {one}; x[i] = 1;") for one in ("float s = 0.0f", "uint s = 0u, t[2] = {0, 0}", "float4 s = float4(0)", "bool s{false}")),
+    *("typedef float real; " + body(f"threadgroup {one}; x[i] = 1;") for one in ("float s = 0.0f", "uint s = 0u, t[2] = {0, 0}", "float4 s = float4(0)", "bool s{false}", "float4 s[3] = {(real)0.f}")),
     # 4: types of different address spaces
     body("static_assert(!is_same_v<device float *, thread float *> && is_same_v<device float *, device float *>); x[i] = metal::is_same_v<device int *, threadgroup int *>;"),
     "template <class T> constexpr constant bool differ = !is_same<device T *, const threadgroup T *>::value && !metal::is_same<device T &, thread T &>();"
@@ -247,3 +247,18 @@ def test_what_metal_has_is_taken(read, rows):
         read(HEAD + "\n".join(f"namespace row_{nth} {{ {text}\n}}" for nth, text in enumerate(rows)))
     except msl.SourceError as error:
         pytest.fail(str(error))
+
+
+#: What an address space would choose if no condition took one away: refused where it is called.
+CONDITIONS = [
+    "template <class T> enable_if_t<is_integral_v<T>, int> f(device T *x) { return 1; } template <class T> enable_if_t<is_integral_v<T>, int> f(thread T *x) { return 2; }",
+    "template <class T> enable_if_t<sizeof(T) == 4, int> f(device T *x) { return 1; } int f(thread const int *x) { return 2; }",
+    "template <class T> enable_if_t<true, int> f(device T &x) { return 1; } template <class T> int f(thread T *const &x) { return 2; }",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("source", CONDITIONS)
+def test_a_choice_that_a_condition_may_take_away_is_refused_where_it_is_called(source):
+    msl.open_library(HEAD + source)
+    with pytest.raises(msl.SourceError, match=r"^program_source:4:31: error: '.*' is unavailable: .*address space"):
+        msl.open_library(f"{HEAD}{source}\nint g(thread int *x) {{ return f(x); }}")

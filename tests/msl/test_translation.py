@@ -285,6 +285,9 @@ DECIDED = [
     "template <class T> int f(T x) {\n return is_same_v<T, device float *>; }",
     "template <class T> int f(T x) {\n return metal::is_same<T, constant float *>::value; }",
     "typedef threadgroup int *P; template <class T> int f(T x) {\n return __is_same(P, T); }",
+    "template <class T> bool f() {\n return is_same<T, device int *>::value || is_same<T, thread int *>::value; }",
+    "template <class T> bool f() {\n return is_same_v<T, device int *> || is_same_v<T, thread int *> || is_same_v<T, threadgroup float *>; }",
+    "template <class T> bool f() {\n return is_same_v<T, const device int *> || is_same_v<T, const thread int *> || is_same_v<T, const threadgroup int *>; }",
 ]
 #: What it decides without a difference, or where C++ chooses the same.
 NOT_DECIDED = [
@@ -301,6 +304,8 @@ NOT_DECIDED = [
     "template <class T> int f(T n, device T *x) { return 1; } template <class T> int f(int3 n, thread T *x) { return 4; }",
     "struct S { int f() const constant { return 1; } int f() device { return 4; } };",
     "int f(device float *x) { return is_same_v<device float *, device int *>; }",
+    "template <class T> bool f() { return is_same<T, device int *>::value || metal::is_same<T, thread int *>::value || is_same<T, threadgroup int *>::value; }",
+    "struct A { template <class T> int f(T &x); }; template <> int A::f(device int &x) { return 1; } template <> int B::f(const thread int &x) { return 2; }",
 ]  # fmt: skip
 
 

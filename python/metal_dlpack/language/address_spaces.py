@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from . import attributes, declarators
-from .declarations import FUNCTION, INSTANTIATION, Declaration, every
+from .declarations import FUNCTION, INSTANTIATION, Declaration, after_template, every
 from .declarators import SPACES
 from .diagnostics import source_error
 from .tokens import Tokens
@@ -59,8 +59,26 @@ def _duplicates(tokens: Tokens, declarations: list[Declaration]) -> Iterator[Dec
             if known is one or _head(tokens, one) == _head(tokens, known):
                 continue
             if rest(tokens, one) != rest(tokens, known):
-                raise source_error(tokens, one.first, _WHY_NOT.format(tokens.place(known.first)[1]))
+                why = _WHY_NOT.format(tokens.place(known.first)[1])
+                if not condition(tokens, one):
+                    raise source_error(tokens, one.first, why)
+                forbid(tokens, known, why)
             yield one
+
+
+def condition(tokens: Tokens, one: Declaration) -> str:
+    """What enable_if asks in the head of a template: it may exclude what the address space alone seems to choose."""
+    words = tokens.words
+    head = range(one.first, one.head_end)
+    places = [at for at in head if words[at] in {"enable_if", "enable_if_t"} and words[at + 1] == "<"]
+    return " ".join(word for at in places for word in words[at : tokens.after_angle(at + 1)])
+
+
+def forbid(tokens: Tokens, one: Declaration, why: str) -> None:
+    """Let the compiler refuse, with these words, what calls it."""
+    at, _ = after_template(tokens, one.first)
+    if tokens.words[at]:
+        tokens.gaps[at] += f'__attribute__((unavailable("{why}"))) '
 
 
 def _alike(tokens: Tokens, declarations: list[Declaration]) -> Iterator[list[Declaration]]:

@@ -216,6 +216,8 @@ def _begins_parameters(words: list[str], at: int, kind: str) -> bool:
     if kind == FUNCTION:
         return False
     before = words[at - 1]
+    if words[at - 2] == "operator":  # `operator=(...)`
+        return True
     return before not in _BEFORE_PARENTHESES_OF_NO_FUNCTION and before not in {"=", ";", "{", "}", ","}
 
 

@@ -33,6 +33,7 @@ _COMPARED = "'{}' compares address spaces: without a Mac there is one"
 _EACH_SPACE = {"device", "thread", "threadgroup"}  # a pointer to `constant` is one to const
 _COMPARISONS = {f"{name}{end}" for name in ("is_same", "is_convertible", "is_assignable") for end in ("", "_v")}
 _BUILT_IN = {"__is_same", "__is_convertible", "__is_convertible_to", "__is_assignable"}
+_JOINED = {"||", "::", "value", "metal"}
 _POINTERS = {"*", "&", "&&"}
 #: What may make another type of the one that is written.
 _NOT_PLAIN = {"<", "decltype", "("}
@@ -61,6 +62,7 @@ class Choices:
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
         self._named: dict[str, set[str]] = {}
+        self._forbidden: dict[int, tuple[Declaration, Declaration]] = {}
         for name, declared, one in declarations.aliases(tokens):
             self._named[name] = self._spaces(tokens.words[declared.first : one.end])
 
@@ -75,16 +77,37 @@ class Choices:
             self._refuse_declarations(found)
 
     def answer(self, tokens: Tokens) -> None:
-        """Rewrite the questions that address spaces answer: two types that name different ones are not the same."""
+        """Rewrite the questions that address spaces answer: two types that name different ones are not the same.
+
+        Functions between which an address space may choose, unless a condition does, are refused where one is called.
+        """
+        for one, other in self._forbidden.values():
+            address_spaces.forbid(tokens, one, _OVERLOADED.format(tokens.place(other.first)[1]))
         for at, end, _ in self._comparisons(is_answered=True):
             tokens.drop(at + 1, end)
             prefix = "" if tokens.words[at - 1] == "::" else "metal::"
             tokens.words[at] = f"{prefix}false_type{'::value' if tokens.words[at] == 'is_same_v' else ''}"
 
     def _refuse_comparisons(self) -> None:
-        for at, _, sides in self._comparisons(is_answered=False):
-            if any(sides) and not all(side == sides[0] and len(side) == 1 for side in sides):
-                raise source_error(self._tokens, at, _COMPARED.format(self._tokens.words[at]))
+        for chain in self._chains():
+            asked: dict[tuple[str, ...], set[str]] = {}
+            keys = [tuple(address_spaces.without(self._tokens.words[at:end])) for at, end, _ in chain]
+            for key, (_, _, sides) in zip(keys, chain, strict=True):
+                asked.setdefault(key, set()).update(*sides)
+            for key, (at, _, sides) in zip(keys, chain, strict=True):
+                is_decided = any(sides) and not all(side == sides[0] and len(side) == 1 for side in sides)
+                if is_decided and not (asked[key] >= _EACH_SPACE and "const" not in key):
+                    raise source_error(self._tokens, at, _COMPARED.format(self._tokens.words[at]))
+
+    def _chains(self) -> Iterator[list[tuple[int, int, list[set[str]]]]]:
+        """The comparisons, those together that `||` joins: asked for each address space, one is true here too."""
+        chain: list[tuple[int, int, list[set[str]]]] = []
+        for one in self._comparisons(is_answered=False):
+            if chain and not _JOINED.issuperset(self._tokens.words[chain[-1][1] + 1 : one[0]]):
+                yield chain
+                chain = []
+            chain.append(one)
+        yield chain
 
     def _comparisons(self, *, is_answered: bool) -> Iterator[tuple[int, int, list[set[str]]]]:
         """Where a question about two types stands and ends, and the address spaces that each type names."""
@@ -108,11 +131,16 @@ class Choices:
                 (self._refuse_overloads if kind == FUNCTION else self._refuse_specialisations)(group)
 
     def _name(self, one: Declaration) -> str:
-        """That of an operator has its sign."""
+        """That of an operator has its sign, that of a class's member outside of it the class."""
         words = self._tokens.words
         name = one.name(self._tokens)
         if not name and one.parameters is not None and "operator" in words[one.first : one.parameters]:
             name = " ".join(words[words.index("operator", one.first) : one.parameters])
+        at = 0 if one.parameters is None else one.parameters - 1
+        at = self._tokens.before_angle(at) if words[at] == ">" else at
+        while words[at - 1] == "::":
+            at -= 2
+            name = f"{words[at]}::{name}"
         return name
 
     # ---- classes, and variables that are templates ----
@@ -154,7 +182,15 @@ class Choices:
             if len(its) != len(others) or not _can_be_one_call(pairs):
                 continue
             if any(_differ_in_spaces(*pair) for pair in pairs) and not self._is_same_text(one, other):
-                self._raise(_OVERLOADED, other, one)
+                asked = [address_spaces.condition(self._tokens, each) for each in (one, other)]
+                if not any(asked):
+                    self._raise(_OVERLOADED, other, one)
+                if asked[0] != asked[1] and all(asked):
+                    continue  # the conditions choose
+                # A condition beside a class template's own function is not meant for that class.
+                for own, each, beside, its in ((asked[0], one, other, others), (asked[1], other, one, its)):
+                    if all(asked) or not own or not any("<" in parameter.words for parameter in its):
+                        self._forbidden[id(each)] = (each, beside)
 
     def _parameters(self, one: Declaration) -> Iterator[_Parameter]:
         """Yield a function's parameters, and the object that a member function is called on."""

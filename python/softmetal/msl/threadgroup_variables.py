@@ -37,7 +37,12 @@ _NOT_OUTSIDE = "a variable outside of a function cannot be in the threadgroup ad
 _ZERO = re.compile(
     r"0[xX]?[0.]*[uUlLfFhH]*|\.0+[fFhH]?|false|[={},()]|float[234]?|half[234]?|u?(char|short|int|long)[234]?|bool[234]?"
 )
+_CAST = re.compile(r"\( \w+ \) (?=[\d.])")  # to a type of any name
 _BEFORE_A_DECLARATION = {"for", "if", "while", "switch"}
+
+
+def _are_zeros(value: list[str]) -> bool:
+    return all(map(_ZERO.fullmatch, _CAST.sub("", " ".join(value)).split()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +160,7 @@ def _read(tokens: Tokens, at: int, first: int, opening: int, names: set[str]) ->
     for one in variables:
         value = words[one.value : one.end]
         is_of_value = "auto" in words[first : declared.type_end]
-        if value[:1] in (["="], ["{"]) and (is_of_value or not all(map(_ZERO.fullmatch, value))):
+        if value[:1] in (["="], ["{"]) and (is_of_value or not _are_zeros(value)):
             raise source_error(tokens, declared.first, _HAS_A_VALUE)
         if one.name is None or one.is_function or value[:1] == [":"] or not is_block:
             raise source_error(tokens, declared.first, _NOT_UNDERSTOOD)

@@ -265,6 +265,7 @@ class Translation:
         """All that is not C++ but address spaces and function constants."""
         for one in stay:
             _give_linkage(tokens, one)
+            _deduce_sizes(tokens, one)
         attributes.take_out(tokens)
         literals.rewrite_chosen(tokens, self._source)
         literals.rewrite(tokens.words)
@@ -282,6 +283,20 @@ def _give_linkage(tokens: Tokens, one: Declaration) -> None:
     if not one.is_template and _SPELLS_LINKAGE.isdisjoint(head) and head[-2:-1] != ["::"]:
         at = one.first if head[0] != "template" else tokens.after_angle(one.first + 1)
         tokens.gaps[at] += "inline "
+
+
+def _deduce_sizes(tokens: Tokens, one: Declaration) -> None:
+    """`template <class T, uint N> f(vec<T, N>)`: Metal takes any integer for the size, a class that of its own type."""
+    if one.kind != FUNCTION or not one.is_template or one.parameters is None:
+        return
+    words = tokens.words
+    sizes = set()
+    for at in range(one.parameters, tokens.partner[one.parameters]):
+        if words[at] in {"vec", "packed_vec", "matrix"} and words[at + 1] == "<":
+            sizes.update(words[at + 2 : tokens.after_angle(at + 1)])
+    for at in range(one.first, one.parameters):
+        if words[at] in sizes and words[at - 1] in {"uint", "size_t", "ushort", "uint32_t"} and words[at + 1] in {",", ">"}:
+            words[at - 1] = "int"
 
 
 def _drop_body(tokens: Tokens, one: Declaration) -> None:

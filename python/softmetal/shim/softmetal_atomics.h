@@ -97,7 +97,7 @@ atomic_compare_exchange_weak_explicit(volatile _atomic<T> *object, T *expected, 
         SOFTMETAL_TAKES("atomic_fetch_" #name "_explicit", condition, types)                   \
             SOFTMETAL_RELAXED(order) {                                                         \
         T b = T(operand);                                                                      \
-        if constexpr (is_integral_v<T> && !__is_same(T, bool)) {                               \
+        if constexpr (__is_integral(T) && !__is_same(T, bool)) {                               \
             return builtin(&object->value, b, order);                                          \
         } else {                                                                               \
             T a;                                                                               \

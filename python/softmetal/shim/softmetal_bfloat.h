@@ -24,7 +24,7 @@ struct bfloat {
     ushort bits;
 
     bfloat() = default;
-    template <class S, metal::enable_if_t<metal::is_integral_v<S>, int> = 0>
+    template <class S, metal::enable_if_t<__is_integral(S), int> = 0>
     SOFTMETAL_INLINE constexpr bfloat(S value) : bits(round(float(value))) {}
     template <class S, metal::enable_if_t<softmetal::is_floating<S>, int> = 0>
     SOFTMETAL_INLINE explicit constexpr bfloat(S value) : bits(round(float(value))) {}

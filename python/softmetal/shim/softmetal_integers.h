@@ -82,7 +82,7 @@ SOFTMETAL_INLINE constexpr softmetal::unsigned_of<T> absdiff(T a, T b) {
     typedef softmetal::unsigned_of<T> U;
     return a < b ? U(U(b) - U(a)) : U(U(a) - U(b));
 }
-SOFTMETAL_OVER_VECTORS(2, absdiff, softmetal::unsigned_of<T>)
+SOFTMETAL_OVER_VECTORS(2, absdiff, softmetal::unsigned_of<T>, if_integral)
 
 SOFTMETAL_INTEGERS(1, clz, softmetal::leading_zeros(a))
 SOFTMETAL_INTEGERS(1, ctz,

@@ -111,7 +111,7 @@ SOFTMETAL_FLOAT_LIMITS(half, HALF)
 SOFTMETAL_FLOAT_LIMITS(bfloat, BFLT)
 #undef SOFTMETAL_FLOAT_LIMITS
 
-template <class T> struct _numeric_limits_impl<T, enable_if_t<is_integral_v<T>>> {
+template <class T> struct _numeric_limits_impl<T, enable_if_t<__is_integral(T)>> {
     static constexpr bool is_specialized = true, is_signed = __is_signed(T), is_integer = true,
                           is_exact = true, has_infinity = false, has_quiet_NaN = false,
                           has_signaling_NaN = false, is_iec559 = false, is_bounded = true,

@@ -188,7 +188,7 @@ template <class T, class = softmetal::if_floating<T>> SOFTMETAL_INLINE int ilogb
            : isinf(a)            ? INT_MAX
                                  : __builtin_ilogbf(float(a));
 }
-SOFTMETAL_OVER_VECTORS(1, ilogb, int)
+SOFTMETAL_OVER_VECTORS(1, ilogb, int, if_floating)
 SOFTMETAL_ACCURACIES(metal::ilogb)
 
 template <class T, class = softmetal::if_floating<T>>

@@ -27,11 +27,11 @@ template <class A, class B> SOFTMETAL_INLINE constexpr auto meet() {
         return type_identity<A>();
     else if constexpr (shape<B>::is_vector)
         return type_identity<B>();
-    else if constexpr (is_integral_v<A> && is_integral_v<B>)
+    else if constexpr (__is_integral(A) && __is_integral(B))
         return type_identity<decltype(A() + B())>();
-    else if constexpr (is_integral_v<A>)
+    else if constexpr (__is_integral(A))
         return type_identity<B>();
-    else if constexpr (is_integral_v<B>)
+    else if constexpr (__is_integral(B))
         return type_identity<A>();
     else
         return type_identity<float>();
@@ -51,12 +51,15 @@ template <class T, class... A> inline constexpr bool are_all = (__is_same(T, A) 
 template <class... A> using mixed =
     enable_if_t<(is_number<A> && ...) && !are_all<met<A...>, A...>, met<A...>>;
 template <class... A> using floated =
-    metal::conditional_t<is_integral_v<met<A...>>, float, met<A...>>;
+    metal::conditional_t<__is_integral(met<A...>), float, met<A...>>;
 template <class... A> using mixed_floats =
     enable_if_t<(is_number<A> && ...) && !are_all<floated<A...>, A...>, floated<A...>>;
 
-template <class T> using if_integral = enable_if_t<is_integral_v<T>>;
+template <class T> using if_integral = enable_if_t<__is_integral(T)>;
 template <class T> using if_floating = enable_if_t<is_floating<T>>;
+/* The elements of vectors that a function of these takes. */
+template <class T> using of_mixed = void;
+template <class T> using of_mixed_floats = if_floating<T>;
 } // namespace softmetal
 
 /* A function has N arguments of one type: a, b and d. */
@@ -71,19 +74,19 @@ template <class T> using if_floating = enable_if_t<is_floating<T>>;
 #define SOFTMETAL_AS3(T) T(a), T(b), T(d)
 
 /* From scalars to vectors; R is the element of the result, made of T. */
-#define SOFTMETAL_OVER_VECTOR(N, name, R, size)                                                \
-    template <class T>                                                                         \
+#define SOFTMETAL_OVER_VECTOR(N, name, R, size, OF)                                            \
+    template <class T, class = softmetal::OF<T>>                                               \
     SOFTMETAL_INLINE constexpr vec<R, size> name(SOFTMETAL_TAKE##N(vec<T, size>)) {            \
         return vec<R, size>(SOFTMETAL_EACH_##size(SOFTMETAL_CALL##N, name));                   \
     }
-#define SOFTMETAL_OVER_VECTORS(N, name, R)                                                     \
-    SOFTMETAL_OVER_VECTOR(N, name, R, 2)                                                       \
-    SOFTMETAL_OVER_VECTOR(N, name, R, 3)                                                       \
-    SOFTMETAL_OVER_VECTOR(N, name, R, 4)
+#define SOFTMETAL_OVER_VECTORS(N, name, R, OF)                                                 \
+    SOFTMETAL_OVER_VECTOR(N, name, R, 2, OF)                                                   \
+    SOFTMETAL_OVER_VECTOR(N, name, R, 3, OF)                                                   \
+    SOFTMETAL_OVER_VECTOR(N, name, R, 4, OF)
 
 /* To vectors, and to what converts to one type. */
 #define SOFTMETAL_VECTORS(N, name, R, MIXED)                                                   \
-    SOFTMETAL_OVER_VECTORS(N, name, R)                                                         \
+    SOFTMETAL_OVER_VECTORS(N, name, R, of_##MIXED)                                             \
     template <class... A, class = softmetal::enable_if_t<sizeof...(A) == N>,                   \
               class M = softmetal::MIXED<A...>>                                                \
     SOFTMETAL_INLINE constexpr auto name(A... a) {                                             \

@@ -9,8 +9,22 @@
 
 struct bfloat;
 
+namespace std {
+/* What `{1, 2}` is to a function that takes a list. */
+template <class T> class initializer_list {
+    const T *first = nullptr;
+    size_t number = 0;
+
+public:
+    SOFTMETAL_INLINE constexpr size_t size() const { return number; }
+    SOFTMETAL_INLINE constexpr const T *begin() const { return first; }
+    SOFTMETAL_INLINE constexpr const T *end() const { return first + number; }
+};
+} // namespace std
+
 namespace metal {
 using ::bfloat;
+using std::initializer_list;
 template <class T, int N> struct vec;
 
 template <class T, T v> struct integral_constant {
@@ -80,12 +94,16 @@ namespace metal {
     template <class T> struct name : bool_constant<name##_v<T>> {};
 SOFTMETAL_TRAIT(is_integral, __is_integral(T))
 SOFTMETAL_TRAIT(is_floating_point, softmetal::is_floating<T>)
-/* And of vectors: PyTorch's kernels of float2 are chosen by it, and Apple's compiler takes them. */
+/* And of vectors: PyTorch's kernels of float2 are chosen by it, SPIRV-Cross's sign of an int4, and
+ * Apple's compiler takes them. */
+template <class T, int N> inline constexpr bool is_integral_v<vec<T, N>> = __is_integral(T);
+template <class T, int N> inline constexpr bool is_integral_v<const vec<T, N>> =
+    __is_integral(T);
 template <class T, int N> inline constexpr bool is_floating_point_v<vec<T, N>> =
     softmetal::is_floating<T>;
 template <class T, int N> inline constexpr bool is_floating_point_v<const vec<T, N>> =
     softmetal::is_floating<T>;
-SOFTMETAL_TRAIT(is_arithmetic, is_integral_v<T> || softmetal::is_floating<T>)
+SOFTMETAL_TRAIT(is_arithmetic, __is_integral(T) || softmetal::is_floating<T>)
 SOFTMETAL_TRAIT(is_enum, __is_enum(T))
 SOFTMETAL_TRAIT(is_pointer, __is_pointer(T))
 SOFTMETAL_TRAIT(is_scalar, is_arithmetic_v<T> || __is_enum(T) || __is_pointer(T))
