@@ -120,7 +120,8 @@ def take_clone(name: str, suite: dict[str, Any], archive: Path) -> None:
     git = ["git", "-C", str(clone)]
     there = subprocess.run([*git, "ls-tree", "--name-only", suite["commit"]], capture_output=True, text=True)
     taken = {one.split("/")[0] for one in (*ABOUT_TESTS, *suite.get("take", ()))} & set(there.stdout.splitlines())
-    command = [*git, "archive", "--prefix=clone/", "-o", str(archive), suite["commit"], *sorted(taken)]
+    left_out = [f":(exclude){one}" for one in suite.get("without", ())]
+    command = [*git, "archive", "--prefix=clone/", "-o", str(archive), suite["commit"], *sorted(taken), *left_out]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         archive.unlink(missing_ok=True)

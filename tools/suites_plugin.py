@@ -6,6 +6,7 @@ and the process's own pages once malloc has given back what it can.
 A test is written down when it begins, so that one which ends the process is known; $SUITE_DONE has the tests that an
 earlier process of the same run has finished.  With $SUITE_DEFAULT=1 what is made without a device lies on that device;
 with $SUITE_FROM_NUMPY=1 what torch.from_numpy gives, too.  $SUITE_ASKS: the suite's MODULE:FUNCTION that names one.
+A default dtype that a test leaves behind (e3nn's: float64) is taken back, or MPS refuses all tests after it.
 """
 
 import ctypes
@@ -93,8 +94,11 @@ def pytest_runtest_setup() -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
-    begin = time.process_time()
+    import torch
+
+    chosen, begin = torch.get_default_dtype(), time.process_time()
     yield
+    torch.set_default_dtype(chosen)
     write(took=item.nodeid, seconds=round(time.process_time() - begin, 4))
 
 

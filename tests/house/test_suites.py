@@ -3,6 +3,8 @@
 import json
 import random
 import re
+import subprocess
+import sys
 
 import pytest
 import suites
@@ -115,6 +117,24 @@ def test_what_a_run_leaves_of_a_test_that_ends_its_process(tmp_path):
         '{"begun": "a"}\n{"took": "a", "seconds": 2.5}\n{"test": "a", "outcome": "passed", "said": ""}\n{"begun": "b"}\n'
     )
     assert suites.read(lines) == {"a": Result("passed", "", 2.5), "b": Result("failed", DIED)}
+
+
+def test_a_default_dtype_that_a_test_leaves_is_taken_back_and_a_fixtures_stays(tmp_path):
+    pytest.importorskip("torch")
+    (tmp_path / "test_a.py").write_text(
+        "import pytest, torch\n"
+        "@pytest.fixture(scope='module')\n"
+        "def half():\n    torch.set_default_dtype(torch.float16)\n"
+        "def test_a():\n    torch.set_default_dtype(torch.float64)\n"
+        "def test_b():\n    assert torch.ones(1).dtype == torch.float32\n"
+        "def test_c(half):\n    assert torch.ones(1).dtype == torch.float16\n"
+        "def test_d(half):\n    assert torch.ones(1).dtype == torch.float16\n"
+    )
+    variables = suites.variables_of({}, "cpu", tmp_path / "lines", tmp_path / "done")
+    (tmp_path / "done").touch()
+    command = [sys.executable, *suites.command_of({"paths": ["test_a.py"]}, "cpu")]
+    subprocess.run(command, cwd=tmp_path, env=variables, check=True, capture_output=True)
+    assert [result.outcome for result in suites.read(tmp_path / "lines").values()] == ["passed"] * 4
 
 
 def test_times_are_the_median_of_the_pairs_and_memory_is_that_of_the_last_process(tmp_path, monkeypatch):
