@@ -2,7 +2,8 @@
  *
  *     texture_look.c     what a checked image asks before
  *       ▼
- *     texture_sample.c   which pixels a sample is made of, and how: filters, address modes, levels, cubes
+ *     texture_sample.c   which pixels a sample is made of, and how: filters, address modes, levels
+ *       │                texture_cube.c: cubes
  *       ▼
  *     texture_pixels.c   where a pixel lies, and its bytes as four channels
  *
@@ -66,6 +67,15 @@ soft_u32 soft_texture_look_around(const soft_texture *texture, soft_u64 sampler,
                                   soft_floats level, soft_u32 slice, soft_u32 how,
                                   const void *site, void *places[SOFT_MOST_TEXELS],
                                   soft_u32 *count);
+
+/* ---- texture_cube.c ---- */
+
+/* The face that a direction meets, and where: `at` becomes parts of its sides. */
+unsigned soft_cube_face(const float direction[3], float at[2]);
+/* A pixel one past an edge of a face becomes the one there of the face beside it, which is returned. */
+unsigned soft_cube_cross(unsigned face, int32_t side, int32_t at[2]);
+/* How many pixels a step from a direction leads. */
+float soft_cube_length(soft_u32 side, const float at[3], const float step[3]);
 
 /* ---- texture_sample.c ---- */
 

@@ -196,11 +196,19 @@ encode(const pixel_format *format, soft_pixel pixel, soft_u8 *bytes)
     }
 }
 
-static soft_u8 *
-find(const soft_texture *texture, size_t pixel_nbytes, soft_u32 x, soft_u32 y, soft_u32 z,
-     soft_u32 level)
+static const pixel_format *
+format_of(const soft_texture *texture)
 {
-    if (level >= texture->levels || x >= soft_texture_side(texture->width, level) ||
+    return texture == NULL ? NULL : pixel_format_of_number(texture->format);
+}
+
+/* NULL: it lies outside, or there is no texture. */
+static soft_u8 *
+find(const soft_texture *texture, const pixel_format *format, soft_u32 x, soft_u32 y,
+     soft_u32 z, soft_u32 level)
+{
+    if (format == NULL || level >= texture->levels ||
+        x >= soft_texture_side(texture->width, level) ||
         y >= soft_texture_side(texture->height, level)) {
         return NULL;
     }
@@ -208,7 +216,7 @@ find(const soft_texture *texture, size_t pixel_nbytes, soft_u32 x, soft_u32 y, s
     if (z >= (texture->slices > 1 ? texture->slices : depth)) {
         return NULL;
     }
-    return texture->pixels + texture->level[level].offset + x * pixel_nbytes +
+    return texture->pixels + texture->level[level].offset + x * pixel_format_nbytes(format) +
            y * texture->level[level].row_nbytes + z * texture->level[level].image_nbytes;
 }
 
@@ -216,28 +224,26 @@ soft_u8 *
 soft_texture_pixel(const soft_texture *texture, soft_u32 x, soft_u32 y, soft_u32 z,
                    soft_u32 level)
 {
-    const pixel_format *format =
-        texture == NULL ? NULL : pixel_format_of_number(texture->format);
-    return format == NULL ? NULL
-                          : find(texture, pixel_format_nbytes(format), x, y, z, level);
+    return find(texture, format_of(texture), x, y, z, level);
 }
 
 soft_pixel
 soft_texture_read(const soft_texture *texture, soft_u32 x, soft_u32 y, soft_u32 z,
                   soft_u32 level)
 {
-    const soft_u8 *bytes = soft_texture_pixel(texture, x, y, z, level);
-    return bytes == NULL ? (soft_pixel){0, 0, 0, 0}
-                         : soft_texture_decode(pixel_format_of_number(texture->format), bytes);
+    const pixel_format *format = format_of(texture);
+    const soft_u8 *bytes = find(texture, format, x, y, z, level);
+    return bytes == NULL ? (soft_pixel){0, 0, 0, 0} : soft_texture_decode(format, bytes);
 }
 
 void
 soft_texture_write(const soft_texture *texture, soft_pixel pixel, soft_u32 x, soft_u32 y,
                    soft_u32 z, soft_u32 level)
 {
-    soft_u8 *bytes = soft_texture_pixel(texture, x, y, z, level);
+    const pixel_format *format = format_of(texture);
+    soft_u8 *bytes = find(texture, format, x, y, z, level);
     if (bytes != NULL) {
-        encode(pixel_format_of_number(texture->format), pixel, bytes);
+        encode(format, pixel, bytes);
     }
 }
 
@@ -245,10 +251,9 @@ void *
 soft_texture_place(const soft_texture *texture, soft_u32 x, soft_u32 y, soft_u32 z,
                    soft_u32 nbytes)
 {
-    soft_u8 *bytes = soft_texture_pixel(texture, x, y, z, 0);
-    bool is_fitting =
-        bytes != NULL &&
-        pixel_format_nbytes(pixel_format_of_number(texture->format)) == nbytes &&
-        (uintptr_t)bytes % nbytes == 0;
+    const pixel_format *format = format_of(texture);
+    soft_u8 *bytes = find(texture, format, x, y, z, 0);
+    bool is_fitting = bytes != NULL && pixel_format_nbytes(format) == nbytes &&
+                      (uintptr_t)bytes % nbytes == 0;
     return is_fitting ? bytes : NULL;
 }

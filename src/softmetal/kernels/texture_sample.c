@@ -39,8 +39,8 @@ is_normalized(soft_u64 sampler)
 /* ---- one level of a texture ---- */
 
 typedef struct level_view {
-    const soft_texture *texture;
-    soft_u32 level;
+    const soft_u8 *pixels;
+    soft_u64 steps[3]; /* bytes from pixel to pixel, row to row, and image to image */
     int32_t sides[3];
     int axes; /* of a coordinate */
     soft_u32 slice;
@@ -68,9 +68,11 @@ axes_of(const soft_texture *texture)
 static level_view
 view_level(const soft_texture *texture, soft_u32 level, soft_u32 slice)
 {
+    const pixel_format *format = pixel_format_of_number(texture->format);
     return (level_view){
-        .texture = texture,
-        .level = level,
+        .pixels = texture->pixels + texture->level[level].offset,
+        .steps = {pixel_format_nbytes(format), texture->level[level].row_nbytes,
+                  texture->level[level].image_nbytes},
         .sides = {(int32_t)soft_texture_side(texture->width, level),
                   (int32_t)soft_texture_side(texture->height, level),
                   (int32_t)soft_texture_side(texture->depth, level)},
@@ -78,61 +80,6 @@ view_level(const soft_texture *texture, soft_u32 level, soft_u32 slice)
         .slice = slice,
         .is_cube = is_cube(texture),
     };
-}
-
-/* ---- cubes ---- */
-
-/* A face's own directions: `major` goes to its middle, `right` and `down` along its pixels. */
-static const struct {
-    float major[3], right[3], down[3];
-} faces[6] = {
-    {{1, 0, 0}, {0, 0, -1}, {0, -1, 0}}, {{-1, 0, 0}, {0, 0, 1}, {0, -1, 0}},
-    {{0, 1, 0}, {1, 0, 0}, {0, 0, 1}},   {{0, -1, 0}, {1, 0, 0}, {0, 0, -1}},
-    {{0, 0, 1}, {1, 0, 0}, {0, -1, 0}},  {{0, 0, -1}, {-1, 0, 0}, {0, -1, 0}},
-};
-
-static float
-dot(const float a[3], const float b[3])
-{
-    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
-}
-
-static unsigned
-face_of(const float direction[3])
-{
-    float x = fabsf(direction[0]), y = fabsf(direction[1]), z = fabsf(direction[2]);
-    unsigned axis = z >= x && z >= y ? 2 : y >= x ? 1 : 0;
-    return 2 * axis + (direction[axis] < 0.0f);
-}
-
-/* The face, and where in it: `at` becomes parts of its sides. */
-static unsigned
-project(const float direction[3], float at[2])
-{
-    unsigned face = face_of(direction);
-    float far = dot(direction, faces[face].major);
-    at[0] = 0.5f * (dot(direction, faces[face].right) / far + 1.0f);
-    at[1] = 0.5f * (dot(direction, faces[face].down) / far + 1.0f);
-    return face;
-}
-
-/* A pixel one past an edge of a face: the one there of the face beside it. */
-static unsigned
-cross_edge(unsigned face, int32_t side, int32_t at[2])
-{
-    float direction[3], parts[2];
-    float right = (2.0f * (float)at[0] + 1.0f) / (float)side - 1.0f;
-    float down = (2.0f * (float)at[1] + 1.0f) / (float)side - 1.0f;
-    for (int i = 0; i < 3; i++) {
-        direction[i] =
-            faces[face].major[i] + right * faces[face].right[i] + down * faces[face].down[i];
-    }
-    face = project(direction, parts);
-    for (int i = 0; i < 2; i++) {
-        int32_t pixel = (int32_t)floorf(parts[i] * (float)side);
-        at[i] = pixel < 0 ? 0 : pixel >= side ? side - 1 : pixel;
-    }
-    return face;
 }
 
 /* ---- address modes ---- */
@@ -156,27 +103,15 @@ address(soft_u32 mode, int32_t at, int32_t side)
 }
 
 static const soft_u8 *
-pixel_at(const level_view *view, soft_u64 sampler, const int32_t at[3])
+pixel_on_cube(const level_view *view, const int32_t at[2])
 {
-    soft_u32 place[3] = {0, 0, 0}, slice = view->slice;
-    if (view->is_cube) {
-        int32_t on_face[2] = {at[0], at[1]}, side = view->sides[0];
-        bool is_past = at[0] < 0 || at[1] < 0 || at[0] >= side || at[1] >= side;
-        if (is_past) {
-            slice += cross_edge(slice % 6, side, on_face) - slice % 6;
-        }
-        return soft_texture_pixel(view->texture, (soft_u32)on_face[0], (soft_u32)on_face[1],
-                                  slice, view->level);
+    int32_t on_face[2] = {at[0], at[1]}, side = view->sides[0];
+    soft_u32 slice = view->slice;
+    if (at[0] < 0 || at[1] < 0 || at[0] >= side || at[1] >= side) {
+        slice += soft_cube_cross(slice % 6, side, on_face) - slice % 6;
     }
-    for (int axis = 0; axis < view->axes; axis++) {
-        int32_t pixel = address(address_mode(sampler, axis), at[axis], view->sides[axis]);
-        if (pixel < 0) {
-            return NULL;
-        }
-        place[axis] = (soft_u32)pixel;
-    }
-    return soft_texture_pixel(view->texture, place[0], place[1],
-                              view->axes == 3 ? place[2] : slice, view->level);
+    return view->pixels + (soft_u32)on_face[0] * view->steps[0] +
+           (soft_u32)on_face[1] * view->steps[1] + slice * view->steps[2];
 }
 
 /* ---- filters ---- */
@@ -194,7 +129,18 @@ add(soft_texels *found, const soft_u8 *pixel, float weight)
 static float
 kept_near(float value)
 {
-    return isnan(value) ? 0.0f : fmaxf(fminf(value, FARTHEST), -FARTHEST);
+    return value > FARTHEST    ? FARTHEST
+           : value < -FARTHEST ? -FARTHEST
+           : isnan(value)      ? 0.0f
+                               : value;
+}
+
+/* Of what is kept near; libm's is a call on an old processor. */
+static int32_t
+floor_of(float value)
+{
+    int32_t whole = (int32_t)value;
+    return whole - ((float)whole > value);
 }
 
 /* In pixels of the level, `moved` by whole ones.  A coordinate is a part of one period where it is repeated, so that
@@ -222,14 +168,47 @@ static void
 find_nearest(const level_view *view, soft_u64 sampler, const float pixels[3],
              const int32_t moved[3], float weight, soft_texels *found)
 {
-    int32_t at[3] = {0, 0, 0};
-    for (int axis = 0; axis < view->axes; axis++) {
-        at[axis] = (int32_t)floorf(pixels[axis]) + moved[axis];
-        if (view->is_cube && at[axis] >= view->sides[axis]) {
+    const soft_u8 *pixel = view->pixels + (view->axes == 3 ? 0 : view->slice * view->steps[2]);
+    for (int axis = 0; pixel != NULL && axis < view->axes; axis++) {
+        int32_t at = address(address_mode(sampler, axis), floor_of(pixels[axis]) + moved[axis],
+                             view->sides[axis]);
+        pixel = at < 0 ? NULL : pixel + view->steps[axis] * (soft_u32)at;
+    }
+    add(found, pixel, weight);
+}
+
+static void
+find_nearest_on_cube(const level_view *view, const float pixels[3], const int32_t moved[3],
+                     float weight, soft_texels *found)
+{
+    int32_t at[2];
+    for (int axis = 0; axis < 2; axis++) {
+        at[axis] = floor_of(pixels[axis]) + moved[axis];
+        if (at[axis] >= view->sides[axis]) {
             at[axis] = view->sides[axis] - 1; /* the very edge is its own */
         }
     }
-    add(found, pixel_at(view, sampler, at), weight);
+    add(found, pixel_on_cube(view, at), weight);
+}
+
+/* The two pixels around a coordinate along one axis. */
+typedef struct neighbours {
+    int64_t offset[2]; /* in bytes; below 0: the border */
+    float weight[2];
+} neighbours;
+
+static neighbours
+find_neighbours(const level_view *view, soft_u64 sampler, int axis, float pixels, int32_t moved)
+{
+    int32_t begin = floor_of(pixels - 0.5f);
+    float part = pixels - 0.5f - (float)begin;
+    neighbours both = {.weight = {1.0f - part, part}};
+    for (int up = 0; up < 2; up++) {
+        int32_t at =
+            address(address_mode(sampler, axis), begin + moved + up, view->sides[axis]);
+        both.offset[up] = at < 0 ? -1 : (int64_t)(view->steps[axis] * (soft_u32)at);
+    }
+    return both;
 }
 
 /* The pixels around it: two for each axis.  Each is added, those of no weight too, where `takes_all`. */
@@ -237,30 +216,50 @@ static void
 find_around(const level_view *view, soft_u64 sampler, const float pixels[3],
             const int32_t moved[3], float weight, bool takes_all, soft_texels *found)
 {
-    int32_t low[3] = {0, 0, 0};
-    float part[3] = {0, 0, 0};
-    for (int axis = 0; axis < view->axes; axis++) {
-        float begin = floorf(pixels[axis] - 0.5f);
-        part[axis] = pixels[axis] - 0.5f - begin;
-        low[axis] = (int32_t)begin + moved[axis];
+    int axes = view->axes;
+    const soft_u8 *first = view->pixels + (axes == 3 ? 0 : view->slice * view->steps[2]);
+    neighbours along[3];
+    for (int axis = 0; axis < axes; axis++) {
+        along[axis] = find_neighbours(view, sampler, axis, pixels[axis], moved[axis]);
     }
-    float missing = 0.0f;
-    soft_u32 first = found->count;
-    for (int corner = 0; corner < 1 << view->axes; corner++) {
-        int32_t at[3] = {0, 0, 0}, side = view->sides[0];
+    for (int corner = 0; corner < 1 << axes; corner++) {
+        const soft_u8 *pixel = first;
         float its = weight;
-        int past = 0;
-        for (int axis = 0; axis < view->axes; axis++) {
+        for (int axis = 0; axis < axes; axis++) {
             int up = corner >> axis & 1;
-            at[axis] = low[axis] + up;
-            its *= up ? part[axis] : 1.0f - part[axis];
-            past += at[axis] < 0 || at[axis] >= side;
+            int64_t offset = along[axis].offset[up];
+            its *= along[axis].weight[up];
+            pixel = pixel == NULL || offset < 0 ? NULL : pixel + offset;
         }
-        if (view->is_cube && past == 2 && !takes_all) {
+        if (its != 0.0f || takes_all) {
+            add(found, pixel, its);
+        }
+    }
+}
+
+/* The same on a cube, whose faces go on. */
+static void
+find_around_on_cube(const level_view *view, const float pixels[3], const int32_t moved[3],
+                    float weight, bool takes_all, soft_texels *found)
+{
+    int32_t low[2], side = view->sides[0];
+    float part[2], missing = 0.0f;
+    soft_u32 first = found->count;
+    for (int axis = 0; axis < 2; axis++) {
+        int32_t begin = floor_of(pixels[axis] - 0.5f);
+        part[axis] = pixels[axis] - 0.5f - (float)begin;
+        low[axis] = begin + moved[axis];
+    }
+    for (int corner = 0; corner < 4; corner++) {
+        int32_t at[2] = {low[0] + (corner & 1), low[1] + (corner >> 1)};
+        float its = weight * ((corner & 1) != 0 ? part[0] : 1.0f - part[0]) *
+                    (corner >> 1 != 0 ? part[1] : 1.0f - part[1]);
+        bool is_corner = (at[0] < 0 || at[0] >= side) && (at[1] < 0 || at[1] >= side);
+        if (is_corner && !takes_all) {
             missing = its; /* three faces meet: there is no fourth pixel */
         }
         else if (its != 0.0f || takes_all) {
-            add(found, pixel_at(view, sampler, at), its);
+            add(found, pixel_on_cube(view, at), its);
         }
     }
     for (soft_u32 i = first; missing != 0.0f && i < found->count; i++) {
@@ -279,7 +278,7 @@ chosen_level(soft_u64 sampler, soft_floats level)
     float bias = (float)((int64_t)sampler >> SOFT_BIAS_SHIFT) / 4.0f;
     float chosen = fmaxf(level[0] + bias, level[1]);
     chosen = isnan(chosen) ? 0.0f : fminf(fmaxf(chosen, least), most);
-    
+
     return chosen;
 }
 
@@ -304,7 +303,12 @@ find_on_level(const soft_texture *texture, soft_u64 sampler, const float at[3], 
         moved[axis] = (int32_t)(how >> (4 + 4 * axis) & 15) - 8;
     }
     in_pixels(&view, sampler, at, pixels);
-    if (gathers || is_linear) {
+    if (view.is_cube) {
+        (gathers || is_linear)
+            ? find_around_on_cube(&view, pixels, moved, weight, gathers, found)
+            : find_nearest_on_cube(&view, pixels, moved, weight, found);
+    }
+    else if (gathers || is_linear) {
         find_around(&view, sampler, pixels, moved, weight, gathers, found);
     }
     else {
@@ -321,7 +325,8 @@ soft_texture_find(const soft_texture *texture, soft_u64 sampler, soft_floats at,
         return;
     }
     float where[3] = {at[0], at[1], at[2]};
-    unsigned face = is_cube(texture) ? project((const float[3]){at[0], at[1], at[2]}, where) : 0;
+    unsigned face =
+        is_cube(texture) ? soft_cube_face((const float[3]){at[0], at[1], at[2]}, where) : 0;
     slice = slice_of(texture, slice, face);
     float chosen = (how & SOFT_GATHER) != 0 ? 0.0f : chosen_level(sampler, level);
     unsigned kind = pixel_format_of_number(texture->format)->kind;
@@ -347,16 +352,8 @@ length_of(const soft_texture *texture, const float at[3], soft_floats step)
 {
     float sum = 0.0f;
     if (is_cube(texture)) {
-        unsigned face = face_of(at);
-        float along[3] = {step[0], step[1], step[2]};
-        float far = dot(at, faces[face].major), deep = dot(along, faces[face].major);
-        for (int i = 0; i < 2; i++) {
-            const float *side = i == 0 ? faces[face].right : faces[face].down;
-            float moved = (dot(along, side) * far - dot(at, side) * deep) / (far * far);
-            moved *= 0.5f * (float)texture->width;
-            sum += moved * moved;
-        }
-        return sqrtf(sum);
+        return soft_cube_length(texture->width, at,
+                                (const float[3]){step[0], step[1], step[2]});
     }
     const soft_u32 sides[3] = {texture->width, texture->height, texture->depth};
     for (int axis = 0; axis < axes_of(texture); axis++) {
@@ -374,8 +371,7 @@ soft_texture_level(const soft_texture *texture, soft_floats at, soft_floats alon
         return 0.0f;
     }
     const float where[3] = {at[0], at[1], at[2]};
-    return log2f(
-        fmaxf(length_of(texture, where, along_x), length_of(texture, where, along_y)));
+    return log2f(fmaxf(length_of(texture, where, along_x), length_of(texture, where, along_y)));
 }
 
 /* ---- from pixels to what a kernel is given ---- */
@@ -434,26 +430,33 @@ value_of(const pixel_format *format, soft_u64 sampler, const soft_u8 *pixel, sof
     soft_pixel value =
         pixel == NULL ? border(format, sampler) : soft_texture_decode(format, pixel);
     if ((how & SOFT_COMPARE) != 0) {
-        value[0] = as_bits(compares(field(sampler, 14, 3), at[3], as_float(value[0])) ? 1.0f
-                                                                                      : 0.0f);
+        value[0] =
+            as_bits(compares(field(sampler, 14, 3), at[3], as_float(value[0])) ? 1.0f : 0.0f);
     }
     return value;
 }
 
 static soft_pixel
+average(const soft_texels *found, const soft_pixel *values)
+{
+    soft_floats sum = {0.0f, 0.0f, 0.0f, 0.0f};
+    for (soft_u32 i = 0; i < found->count; i++) {
+        sum += found->each[i].weight * (soft_floats)values[i];
+    }
+    return (soft_pixel)sum;
+}
+
+static soft_pixel
 reduce(const soft_texels *found, const soft_pixel *values, soft_u32 reduction)
 {
-    soft_pixel result;
+    soft_pixel result = values[0];
     for (int channel = 0; channel < 4; channel++) {
-        float sum = 0.0f;
-        for (soft_u32 i = 0; i < found->count; i++) {
+        float most = as_float(values[0][channel]);
+        for (soft_u32 i = 1; i < found->count; i++) {
             float value = as_float(values[i][channel]);
-            sum = reduction == SOFT_REDUCTION_AVERAGE ? sum + found->each[i].weight * value
-                  : i == 0                            ? value
-                  : reduction == SOFT_REDUCTION_LEAST ? fminf(sum, value)
-                                                      : fmaxf(sum, value);
+            most = reduction == SOFT_REDUCTION_LEAST ? fminf(most, value) : fmaxf(most, value);
         }
-        result[channel] = as_bits(sum);
+        result[channel] = as_bits(most);
     }
     return result;
 }
@@ -481,5 +484,7 @@ soft_texture_sample(const soft_texture *texture, soft_u64 sampler, soft_floats a
     if (found.count == 1 || format->kind == PIXEL_UINT || format->kind == PIXEL_SINT) {
         return values[0];
     }
-    return reduce(&found, values, field(sampler, SOFT_REDUCTION_SHIFT, 2));
+    soft_u32 reduction = field(sampler, SOFT_REDUCTION_SHIFT, 2);
+    return reduction == SOFT_REDUCTION_AVERAGE ? average(&found, values)
+                                               : reduce(&found, values, reduction);
 }
