@@ -119,8 +119,8 @@ def test_what_a_run_leaves_of_a_test_that_ends_its_process(tmp_path):
     assert suites.read(lines) == {"a": Result("passed", "", 2.5), "b": Result("failed", DIED)}
 
 
+@pytest.mark.needs_torch
 def test_a_default_dtype_that_a_test_leaves_is_taken_back_and_a_fixtures_stays(tmp_path):
-    pytest.importorskip("torch")
     (tmp_path / "test_a.py").write_text(
         "import pytest, torch\n"
         "@pytest.fixture(scope='module')\n"
