@@ -121,8 +121,9 @@ make_arguments(const soft_recorded_launch *told)
     for (uint32_t i = 0; arguments != NULL && i < told->image->argument_count; i++) {
         const soft_argument_facts *facts = &told->image->arguments[i];
         bool is_buffer = facts->kind == SOFT_ARGUMENT_BUFFER;
-        if (is_buffer && told->launch->buffers[facts->index] == NULL) {
-            continue;
+        bool is_threadgroup = facts->kind == SOFT_ARGUMENT_THREADGROUP;
+        if (is_buffer ? told->launch->buffers[facts->index] == NULL : !is_threadgroup) {
+            continue; /* textures have no items */
         }
         uint64_t nbytes = is_buffer ? told->launch->buffer_nbytes[facts->index]
                                     : told->launch->threadgroup_nbytes[facts->index];
