@@ -57,7 +57,7 @@ make_memory(const soft_found_memory *memory, const soft_image *image)
                          "name", soft_found_name(image, memory), "index",
                          soft_found_is_texture(memory)    ? memory->number - SOFT_FIRST_TEXTURE
                          : soft_found_is_resource(memory) ? memory->number - SOFT_FIRST_RESOURCE
-                                                        : memory->number,
+                                                          : memory->number,
                          "nbytes", (Py_ssize_t)memory->nbytes, "item_nbytes",
                          facts == NULL ? 0 : facts->nbytes, "type",
                          facts == NULL ? NULL : type_name(facts->data_type, name));

@@ -99,42 +99,42 @@ def far_from_edges(at, shape, axes):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("filter", ["nearest", "linear"])
+@pytest.mark.parametrize("by", ["nearest", "linear"])
 @pytest.mark.some(10)
-def test_a_sample_is_the_reference(kind, mode, filter):
+def test_a_sample_is_the_reference(kind, mode, by):
     shape, axes, call = KINDS[kind]
-    rng = rng_for(kind, mode, filter)
+    rng = rng_for(kind, mode, by)
     values = rng.random((*shape, 4)).astype(np.float32)
     at = far_from_edges(rng.uniform(-2.5, 3.5, (COUNT, 3)).astype(np.float32), shape, axes)
     border = (1, 1, 1, 1) if mode == "clamp_to_border" else (0, 0, 0, 0)
-    found = sampled(kind, values, at, call, md.sampler(filter, address=mode, border="opaque_white"))
+    found = sampled(kind, values, at, call, md.sampler(by, address=mode, border="opaque_white"))
     every = slices(kind, values)
     for i, p in enumerate(at):
         image = every[min(i % 4, len(every) - 1)]
-        expected = reference(image, p[:axes], filter == "linear", [mode] * axes, border)
+        expected = reference(image, p[:axes], by == "linear", [mode] * axes, border)
         np.testing.assert_allclose(found[i], expected, atol=ATOL, err_msg=str(p))
 
 
 @pytest.mark.parametrize("mode", ["clamp_to_edge", "clamp_to_zero"])
-@pytest.mark.parametrize("filter", ["nearest", "linear"])
-def test_coordinates_in_pixels_and_an_address_for_each_axis(mode, filter):
-    rng = rng_for("pixels", mode, filter)
+@pytest.mark.parametrize("by", ["nearest", "linear"])
+def test_coordinates_in_pixels_and_an_address_for_each_axis(mode, by):
+    rng = rng_for("pixels", mode, by)
     values = rng.random((5, 7, 4)).astype(np.float32)
     at = rng.uniform(-3, 9, (COUNT, 3)).astype(np.float32)
-    found = sampled("2d", values, at, "t.sample(s, p.xy)", f"coord::pixel, filter::{filter}, t_address::{mode}")
+    found = sampled("2d", values, at, "t.sample(s, p.xy)", f"coord::pixel, filter::{by}, t_address::{mode}")
     for i, p in enumerate(at):
-        expected = reference(values, p[:2], filter == "linear", ["clamp_to_edge", mode], is_pixel=True)
+        expected = reference(values, p[:2], by == "linear", ["clamp_to_edge", mode], is_pixel=True)
         np.testing.assert_allclose(found[i], expected, atol=ATOL)
 
 
-@pytest.mark.parametrize("filter", ["nearest", "linear"])
-def test_a_sampler_that_is_given_does_as_one_in_the_source(filter):
-    rng = rng_for("given", filter)
+@pytest.mark.parametrize("by", ["nearest", "linear"])
+def test_a_sampler_that_is_given_does_as_one_in_the_source(by):
+    rng = rng_for("given", by)
     values = rng.random((5, 7, 4)).astype(np.float32)
     at = far_from_edges(rng.uniform(-2, 3, (COUNT, 3)).astype(np.float32), (5, 7), 2)
     for mode in ("clamp_to_edge", "repeat", "mirrored_repeat"):
-        given = sampled("2d", values, at, "t.sample(s, p.xy)", md.sampler(filter, address=mode))
-        written = sampled("2d", values, at, "t.sample(s, p.xy)", f"filter::{filter}, address::{mode}")
+        given = sampled("2d", values, at, "t.sample(s, p.xy)", md.sampler(by, address=mode))
+        written = sampled("2d", values, at, "t.sample(s, p.xy)", f"filter::{by}, address::{mode}")
         np.testing.assert_allclose(given, written, atol=1e-6)
 
 
@@ -178,7 +178,12 @@ def test_a_gather_has_the_four_pixels_in_its_order(component):
     found = sampled("2d", values, at, call, "address::repeat")
     for i, p in enumerate(at):
         around = [pixel(values, q, ["repeat"] * 2, None)[component] for q, _ in corners(values, p[:2] * (7, 5))]
-        expected = [around[2 * 0 + 1], around[2 * 1 + 1], around[2 * 1 + 0], around[0]]  # (x0,y1), (x1,y1), (x1,y0), (x0,y0)
+        expected = [
+            around[2 * 0 + 1],
+            around[2 * 1 + 1],
+            around[2 * 1 + 0],
+            around[0],
+        ]  # (x0,y1), (x1,y1), (x1,y0), (x0,y0)
         np.testing.assert_allclose(found[i], expected, atol=1e-6)
 
 
@@ -290,7 +295,7 @@ class SoftTexture(ctypes.Structure):
     _fields_ = [
         ("pixels", ctypes.c_void_p),
         ("nbytes", ctypes.c_uint64),
-        *((name, ctypes.c_uint32) for name in "type format width height depth slices levels".split()),
+        *((name, ctypes.c_uint32) for name in ["type", "format", "width", "height", "depth", "slices", "levels"]),
         ("level", Level * 15),
     ]
 

@@ -267,5 +267,15 @@ def test_a_pixel_outside_that_is_read_is_advice(reported):
 
     (one,) = reported(run)["findings"]
     assert (one["kind"], one["advice"], one["times"]) == ("pixel-coordinate", True, 4)
-    assert one["memory"] == {"kind": "texture", "index": 0, "name": "t", "nbytes": 24, "type": "float", "item_nbytes": 8}
-    assert "reads outside of texture 0 (t): pixel (0,2,0) of level 0, which is 3 by 2 by 1 there; zeros are read" in one["text"]
+    assert one["memory"] == {
+        "kind": "texture",
+        "index": 0,
+        "name": "t",
+        "nbytes": 24,
+        "type": "float",
+        "item_nbytes": 8,
+    }
+    assert (
+        "reads outside of texture 0 (t): pixel (0,2,0) of level 0, which is 3 by 2 by 1 there; zeros are read"
+        in one["text"]
+    )
