@@ -197,7 +197,7 @@ check_linear(texture_request *to)
 
 /* ---- making ---- */
 
-/* NULL with MemoryError; all of Metal's in it is still to be set. */
+/* NULL with MemoryError; what Metal makes is still to be set. */
 static TextureObject *
 make_object(const texture_request *to)
 {

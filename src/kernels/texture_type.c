@@ -13,17 +13,6 @@
 #include "values/dtype_type.h"
 #include "values/layout_type_object.h"
 
-size_t
-texture_nbytes(const TextureObject *self)
-{
-    size_t nbytes = pixel_format_nbytes(self->format);
-    int axes = self->kind->axes; /* a channel axis is in the pixel */
-    for (int axis = 0; axis < axes; axis++) {
-        nbytes *= (size_t)self->shape[axis];
-    }
-    return nbytes;
-}
-
 /* ---- attributes ---- */
 
 MD_GETTER(texture_get_format, PyUnicode_FromString(texture_cast(op)->format->name));
@@ -39,7 +28,7 @@ MD_GETTER(texture_get_device,
 MD_GETTER(texture_get_is_linear, PyBool_FromLong(texture_cast(op)->array != NULL));
 MD_GETTER(texture_get_readonly, PyBool_FromLong(!texture_cast(op)->facts.is_written));
 
-/* Whoever has the handle can write on the GPU. */
+/* Who has the handle can write on the GPU. */
 static PyObject *
 texture_get_handle(PyObject *op, void *Py_UNUSED(closure))
 {
