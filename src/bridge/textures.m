@@ -48,8 +48,9 @@ size_t
 bridge_texture_alignment(bridge_device *device, unsigned format, bool is_line)
 {
     id<MTLDevice> object = device_object(device);
-    return is_line ? [object minimumTextureBufferAlignmentForPixelFormat:(MTLPixelFormat)format]
-                   : [object minimumLinearTextureAlignmentForPixelFormat:(MTLPixelFormat)format];
+    return is_line
+               ? [object minimumTextureBufferAlignmentForPixelFormat:(MTLPixelFormat)format]
+               : [object minimumLinearTextureAlignmentForPixelFormat:(MTLPixelFormat)format];
 }
 
 bridge_status

@@ -72,7 +72,8 @@ typedef struct kernel_parameter {
 } kernel_parameter;
 
 #define KERNEL_MOST_BUFFERS 31
-#define KERNEL_MOST_PARAMETERS (31 + 31 + 128 + 16) /* in threadgroup memory, textures, samplers */
+#define KERNEL_MOST_PARAMETERS \
+    (31 + 31 + 128 + 16) /* in threadgroup memory, textures, samplers */
 
 typedef struct {
     PyObject_VAR_HEAD /* ob_size is the number of parameters */

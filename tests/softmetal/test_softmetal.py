@@ -35,7 +35,15 @@ BUILDS = {
     "asan": [f"-fsanitize={KINDS['asan']}", "-fno-sanitize-recover=all"],
     "tsan": [f"-fsanitize={KINDS['tsan']}"],
 }
-THREADED = ["events", "kernel_runs", "order", "queues", "races", "textures_bound", "threads"]  # what the thread sanitizer looks at
+THREADED = [
+    "events",
+    "kernel_runs",
+    "order",
+    "queues",
+    "races",
+    "textures_bound",
+    "threads",
+]  # what the thread sanitizer looks at
 
 
 def has_objective_c() -> bool:

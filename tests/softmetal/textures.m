@@ -6,7 +6,6 @@
 
 #include "softmetal/shim/softmetal_kernel.h"
 
-
 /* ---- making ---- */
 
 static const soft_texture *
@@ -111,8 +110,7 @@ CASE(a_sampler_is_its_number)
     [descriptor setMaxAnisotropy:16];
     [descriptor setLodMinClamp:0.5f];
     [descriptor setLodMaxClamp:2];
-    CHECK(packed(descriptor) ==
-          SOFT_SAMPLER(1, 0, 2, 3, 5, 2, 0, 6, 2, 16, 2048, 2 * 4096));
+    CHECK(packed(descriptor) == SOFT_SAMPLER(1, 0, 2, 3, 5, 2, 0, 6, 2, 16, 2048, 2 * 4096));
     [descriptor setMagFilter:MTLSamplerMinMagFilterLinear];
     CHECK((packed(descriptor) & 3) == 3);
 }
@@ -268,7 +266,8 @@ REPORTS_BY("texture", a_texture_wider_than_metal_takes,
 REPORTS_BY("texture", a_cube_that_is_no_square,
            CHECK(make_texture(describe(MTLTextureTypeCube, RED, 4, 2)) == nil))
 REPORTS_BY("texture", the_alignment_of_depths,
-           [open_device() minimumLinearTextureAlignmentForPixelFormat:MTLPixelFormatDepth16Unorm])
+           [open_device()
+               minimumLinearTextureAlignmentForPixelFormat:MTLPixelFormatDepth16Unorm])
 REPORTS_BY("argument", a_texture_of_nothing, CHECK(make_texture(nil) == nil))
 REPORTS("texture", a_sampler_of_pixels_that_repeats)
 {

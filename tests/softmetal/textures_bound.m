@@ -63,16 +63,14 @@ open_scene(void)
                                                    options:nil
                                                      error:NULL] autorelease];
     id<MTLFunction> function = [[library newFunctionWithName:text_of("texture")] autorelease];
-    scene.pipeline =
-        [[device newComputePipelineStateWithFunction:function
-                                             options:MTLPipelineOptionBindingInfo
-                                          reflection:&scene.reflection
-                                               error:NULL] autorelease];
+    scene.pipeline = [[device newComputePipelineStateWithFunction:function
+                                                          options:MTLPipelineOptionBindingInfo
+                                                       reflection:&scene.reflection
+                                                            error:NULL] autorelease];
     CHECK(scene.pipeline != nil);
     scene.image = make_linear(scene.pixels, 3);
-    scene.sampler = [[device
-        newSamplerStateWithDescriptor:[[[MTLSamplerDescriptor alloc] init] autorelease]]
-        autorelease];
+    scene.sampler = [[device newSamplerStateWithDescriptor:[[[MTLSamplerDescriptor alloc] init]
+                                                               autorelease]] autorelease];
     encode(&scene, [open_queue() commandBuffer]);
     return scene;
 }

@@ -20,12 +20,12 @@
 
 #define MTL_EXTERN extern
 
-@class MTLTextureDescriptor, MTLCompileOptions, MTLFunctionConstantValues, MTLComputePipelineDescriptor,
-    MTLComputePipelineReflection;
+@class MTLTextureDescriptor, MTLCompileOptions, MTLFunctionConstantValues,
+    MTLComputePipelineDescriptor, MTLComputePipelineReflection;
 
 @protocol MTLDevice
-, MTLTexture, MTLLibrary, MTLFunction, MTLComputePipelineState, MTLCommandQueue, MTLCommandBuffer,
-    MTLBlitCommandEncoder, MTLComputeCommandEncoder;
+, MTLTexture, MTLLibrary, MTLFunction, MTLComputePipelineState, MTLCommandQueue,
+    MTLCommandBuffer, MTLBlitCommandEncoder, MTLComputeCommandEncoder;
 
 /* ---- resources ---- */
 

@@ -17,9 +17,9 @@
 #include "softmetal/gpu/event.h"
 #include "softmetal/gpu/kernel.h"
 #include "softmetal/gpu/lane.h"
+#include "softmetal/gpu/pixels.h"
 #include "softmetal/gpu/program.h"
 #include "softmetal/gpu/soft_storage.h"
-#include "softmetal/gpu/pixels.h"
 
 /* A number of a descriptor: GCC synthesizes setters that it then warns of. */
 #define SOFT_ATTRIBUTE(type, name, Name) \

@@ -102,8 +102,9 @@ is_descriptor_good(const char *method, MTLTextureDescriptor *descriptor)
                        [descriptor pixelFormat]) &&
            SOFT_DEMAND([descriptor textureType] <= MTLTextureTypeTextureBuffer &&
                            [descriptor textureType] != 4 && [descriptor textureType] != 8,
-                       SOFT_REPORT_TEXTURE, "-[%s]: the software Metal has no texture type %lu.",
-                       method, [descriptor textureType]) &&
+                       SOFT_REPORT_TEXTURE,
+                       "-[%s]: the software Metal has no texture type %lu.", method,
+                       [descriptor textureType]) &&
            SOFT_DEMAND([descriptor storageMode] <= MTLStorageModePrivate, SOFT_REPORT_TEXTURE,
                        "-[%s]: the software Metal has no textures of storage mode %lu.", method,
                        [descriptor storageMode]) &&
@@ -196,11 +197,12 @@ is_place_good(const char *method, const SoftMetalBuffer *buffer,
            SOFT_DEMAND(row_nbytes >= least, SOFT_REPORT_TEXTURE,
                        "-[%s]: the bytes of a row (%lu) are fewer than its pixels' (%lu).",
                        method, row_nbytes, least) &&
-           SOFT_DEMAND(offset <= buffer->_storage->nbytes &&
-                           nbytes <= buffer->_storage->nbytes - offset,
-                       SOFT_REPORT_TEXTURE,
-                       "-[%s]: the texture (%lu + %lu bytes) passes the end of the buffer (%zu).",
-                       method, offset, nbytes, buffer->_storage->nbytes);
+           SOFT_DEMAND(
+               offset <= buffer->_storage->nbytes &&
+                   nbytes <= buffer->_storage->nbytes - offset,
+               SOFT_REPORT_TEXTURE,
+               "-[%s]: the texture (%lu + %lu bytes) passes the end of the buffer (%zu).",
+               method, offset, nbytes, buffer->_storage->nbytes);
 }
 
 static BOOL
@@ -240,7 +242,8 @@ soft_texture_make_linear(SoftMetalBuffer *buffer, MTLTextureDescriptor *descript
         return nil;
     }
     soft_texture as = describe(descriptor);
-    soft_texture_lay_out(&as, pixel_format_nbytes(pixel_format_of_number(as.format)), row_nbytes);
+    soft_texture_lay_out(&as, pixel_format_nbytes(pixel_format_of_number(as.format)),
+                         row_nbytes);
     /* to the last pixel: what is behind it in its row may be somebody else's */
     as.nbytes -= row_nbytes - as.width * pixel_format_nbytes(pixel_format_of_number(as.format));
     SoftMetalTexture *texture = [[SoftMetalTexture alloc] initWithMemory:buffer
