@@ -1,7 +1,7 @@
 /* soft_texture.m: MTLTexture and its descriptor.
  *
  * Owns:    a texture the buffer that its bytes are in: somebody's, or one that nobody else has.
- * Calls:   pixels.h, soft_device.m for memory, validation.h.
+ * Calls:   pixels.h, validation.h.
  * Threads: any; a texture never changes.
  */
 #import "softmetal/apple/objects.h"
@@ -158,24 +158,25 @@ describe(MTLTextureDescriptor *descriptor)
     [super dealloc];
 }
 
-SoftMetalTexture *
-soft_texture_make(SoftMetalDevice *device, MTLTextureDescriptor *descriptor)
+BOOL
+soft_texture_read(MTLTextureDescriptor *descriptor, soft_texture *as)
 {
-    const char *method = "MTLDevice newTextureWithDescriptor:";
-    if (!is_descriptor_good(method, descriptor)) {
-        return nil;
+    if (!is_descriptor_good("MTLDevice newTextureWithDescriptor:", descriptor)) {
+        return NO;
     }
-    soft_texture as = describe(descriptor);
-    soft_texture_lay_out(&as, pixel_format_nbytes(pixel_format_of_number(as.format)), 1);
-    MTLResourceOptions options = [descriptor storageMode] << MTLResourceStorageModeShift;
-    SoftMetalBuffer *memory = soft_device_make_memory(device, as.nbytes, options);
-    if (memory == nil) {
-        return nil;
-    }
-    SoftMetalTexture *texture = [[SoftMetalTexture alloc] initWithMemory:memory
-                                                                      as:&as
-                                                                  offset:0
-                                                                   usage:[descriptor usage]];
+    *as = describe(descriptor);
+    soft_texture_lay_out(as, pixel_format_nbytes(pixel_format_of_number(as->format)), 1);
+    return YES;
+}
+
+SoftMetalTexture *
+soft_texture_make(SoftMetalBuffer *memory, const soft_texture *as, MTLTextureUsage usage)
+{
+    SoftMetalTexture *texture = memory == nil ? nil
+                                              : [[SoftMetalTexture alloc] initWithMemory:memory
+                                                                                      as:as
+                                                                                  offset:0
+                                                                                   usage:usage];
     [memory release];
     return texture;
 }
