@@ -115,7 +115,7 @@ soft_device_is_same(const SoftMetalDevice *one, const SoftMetalDevice *two)
 #define SOFT_LINEAR_ALIGNMENT 16
 
 /* What a descriptor asks of a device, and where its pixels lie; NO after a report. */
-BOOL soft_texture_read(MTLTextureDescriptor *descriptor, soft_texture *as);
+BOOL soft_texture_describe(MTLTextureDescriptor *descriptor, soft_texture *as);
 /* Each is +1, or nil: after a report, or where there is no memory.  The first takes over `memory`, which may be nil. */
 SoftMetalTexture *soft_texture_make(SoftMetalBuffer *memory, const soft_texture *as,
                                     MTLTextureUsage usage);

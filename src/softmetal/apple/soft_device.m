@@ -436,7 +436,7 @@ make_pipeline(const char *method, id<MTLFunction> function, NSError **error)
     SOFT_CALLED();
     soft_texture as;
     if (!may_make("newTextureWithDescriptor:", SOFT_FAIL_TEXTURE) ||
-        !soft_texture_read(descriptor, &as) || as.nbytes > [self maxBufferLength]) {
+        !soft_texture_describe(descriptor, &as) || as.nbytes > [self maxBufferLength]) {
         return nil;
     }
     MTLResourceOptions options = [descriptor storageMode] << MTLResourceStorageModeShift;

@@ -159,7 +159,7 @@ describe(MTLTextureDescriptor *descriptor)
 }
 
 BOOL
-soft_texture_read(MTLTextureDescriptor *descriptor, soft_texture *as)
+soft_texture_describe(MTLTextureDescriptor *descriptor, soft_texture *as)
 {
     if (!is_descriptor_good("MTLDevice newTextureWithDescriptor:", descriptor)) {
         return NO;
