@@ -333,14 +333,16 @@ ARGS_FUNCTION(core_texture, module, "texture", 0, 2, 1, "array", "format", "kind
     texture_request to = {.function = function, .state = state_of_module(module)};
     int is_copy = 0;
     const char *label;
+    if (errors_check_fork(to.state, function) < 0) {
+        return NULL;
+    }
     if (!Py_IS_TYPE(values[0], to.state->array_type)) {
         return PyErr_Format(PyExc_TypeError,
                             "texture: array must be an Array, not %.100s; give md.asarray(x).",
                             Py_TYPE(values[0])->tp_name);
     }
     to.array = array_cast(values[0]);
-    if (errors_check_fork(to.state, function) < 0 ||
-        texture_kind_convert(function, values[2], &to.kind) < 0 ||
+    if (texture_kind_convert(function, values[2], &to.kind) < 0 ||
         (values[3] != NULL && args_bool(function, "copy", values[3], &is_copy) < 0) ||
         args_text_or_none(function, "label", values[5], &label) < 0 ||
         read_array(&to, values[1]) < 0 || (is_copy == 0 && check_linear(&to) < 0)) {
