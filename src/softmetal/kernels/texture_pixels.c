@@ -196,35 +196,39 @@ encode(const pixel_format *format, soft_pixel pixel, soft_u8 *bytes)
     }
 }
 
-static const pixel_format *
-format_of(const soft_texture *texture)
-{
-    return texture == NULL ? NULL : pixel_format_of_number(texture->format);
-}
-
-/* NULL: it lies outside, or there is no texture. */
-static soft_u8 *
+/* Is the pixel there, and where? */
+static inline soft_u8 *
 find(const soft_texture *texture, const pixel_format *format, soft_u32 x, soft_u32 y,
      soft_u32 z, soft_u32 level)
 {
-    if (format == NULL || level >= texture->levels ||
-        x >= soft_texture_side(texture->width, level) ||
-        y >= soft_texture_side(texture->height, level)) {
-        return NULL;
+    soft_u32 width = texture->width, height = texture->height, depth = texture->depth;
+    if (level != 0) {
+        if (level >= texture->levels) {
+            return NULL;
+        }
+        width = soft_texture_side(width, level);
+        height = soft_texture_side(height, level);
+        depth = soft_texture_side(depth, level);
     }
-    soft_u32 depth = soft_texture_side(texture->depth, level);
-    if (z >= (texture->slices > 1 ? texture->slices : depth)) {
+    if (x >= width || y >= height || z >= (texture->slices > 1 ? texture->slices : depth)) {
         return NULL;
     }
     return texture->pixels + texture->level[level].offset + x * pixel_format_nbytes(format) +
            y * texture->level[level].row_nbytes + z * texture->level[level].image_nbytes;
 }
 
+static inline const pixel_format *
+format_of(const soft_texture *texture)
+{
+    return texture == NULL ? NULL : pixel_format_of_number(texture->format);
+}
+
 soft_u8 *
 soft_texture_pixel(const soft_texture *texture, soft_u32 x, soft_u32 y, soft_u32 z,
                    soft_u32 level)
 {
-    return find(texture, format_of(texture), x, y, z, level);
+    const pixel_format *format = format_of(texture);
+    return format == NULL ? NULL : find(texture, format, x, y, z, level);
 }
 
 soft_pixel
@@ -232,7 +236,7 @@ soft_texture_read(const soft_texture *texture, soft_u32 x, soft_u32 y, soft_u32 
                   soft_u32 level)
 {
     const pixel_format *format = format_of(texture);
-    const soft_u8 *bytes = find(texture, format, x, y, z, level);
+    const soft_u8 *bytes = format == NULL ? NULL : find(texture, format, x, y, z, level);
     return bytes == NULL ? (soft_pixel){0, 0, 0, 0} : soft_texture_decode(format, bytes);
 }
 
@@ -241,7 +245,7 @@ soft_texture_write(const soft_texture *texture, soft_pixel pixel, soft_u32 x, so
                    soft_u32 z, soft_u32 level)
 {
     const pixel_format *format = format_of(texture);
-    soft_u8 *bytes = find(texture, format, x, y, z, level);
+    soft_u8 *bytes = format == NULL ? NULL : find(texture, format, x, y, z, level);
     if (bytes != NULL) {
         encode(format, pixel, bytes);
     }
@@ -251,9 +255,9 @@ void *
 soft_texture_place(const soft_texture *texture, soft_u32 x, soft_u32 y, soft_u32 z,
                    soft_u32 nbytes)
 {
-    const pixel_format *format = format_of(texture);
-    soft_u8 *bytes = find(texture, format, x, y, z, 0);
-    bool is_fitting = bytes != NULL && pixel_format_nbytes(format) == nbytes &&
+    soft_u8 *bytes = soft_texture_pixel(texture, x, y, z, 0);
+    bool is_fitting = bytes != NULL &&
+                      pixel_format_nbytes(pixel_format_of_number(texture->format)) == nbytes &&
                       (uintptr_t)bytes % nbytes == 0;
     return is_fitting ? bytes : NULL;
 }
