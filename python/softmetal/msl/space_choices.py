@@ -188,8 +188,8 @@ class Choices:
                 if asked[0] != asked[1] and all(asked):
                     continue  # the conditions choose
                 # A condition beside a class template's own function is not meant for that class.
-                for own, each, beside, its in ((asked[0], one, other, others), (asked[1], other, one, its)):
-                    if all(asked) or not own or not any("<" in parameter.words for parameter in its):
+                for own, each, beside, taken in ((asked[0], one, other, others), (asked[1], other, one, its)):
+                    if all(asked) or not own or not any("<" in parameter.words for parameter in taken):
                         self._forbidden[id(each)] = (each, beside)
 
     def _parameters(self, one: Declaration) -> Iterator[_Parameter]:
