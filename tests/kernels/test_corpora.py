@@ -173,6 +173,8 @@ ROWS = [
     ("tnn", "metal_shuffle_layer_acc.metal", "channel_shuffle", (20, 3, 2), [HALF, OUT, ints(5, 4, 12, 20, 3, 5, 4, 20, 3, 3, 4, 2)], [HALF.transpose(0, 1, 3, 2).reshape(2, 3, 4, 20).swapaxes(1, 2).reshape(2, 3, 4, 20).transpose(0, 1, 3, 2)]),
     ("tnn", "metal_reduce_layer_acc.metal", "reduce_sum_axis_2_common", (5, 3, 2), [HALF, OUT, ints(5, 4, 20, 3, 2, 5, 1, 5, 3, 2, 2, 2, 12, 0, 4)], [wide(HALF).reshape(2, 3, 4, 5, 4).sum(2).astype("f2")]),
     ("tnn", "metal_cast_layer_acc.metal", "cast_ftype_to_int32", (20, 3, 2), [HALF * 50, OUT, ints(2, 3, 20)], [np.trunc(HALF * np.float16(50)).astype("int32")]),
+    ("thundermittens", "matmul_custom.metal", "matmul_custom_float32", ((2, 1, 1), (32, 1, 1)), [OUT, f4(32, 48), f4(48, 64), ints(32), ints(48), ints(64)], [wide(f4(32, 48)) @ f4(48, 64)]),
+    ("thundermittens", "add_rt.metal", "add_rt_float32", ((1, 1, 1), (32, 1, 1)), [f4(8, 8), f4(8, 8, seed=1), OUT, ints(8), ints(8)], [f4(8, 8, seed=1) + 4 * (wide(f4(8, 8)) @ f4(8, 8, seed=1))]),
     ("naga", "collatz.msl", "main_", 64, [Same(uints(64, below=1000)), ints(64)], [np.array([collatz(int(n)) for n in uints(64, below=1000)], "uint32")]),
     ("naga", "boids.msl", "main_", 1536, [np.float32([0.04, 0.1, 0.025, 0.05, 0.02, 0.05, 0.005]), lambda: flock()[0], OUT, ints(24000, 24000)], [lambda: flock()[1]]),
     ("naga", "workgroup-var-init.msl", "main_", {"groups": 1, "group": 1, "threadgroup_memory": {"w_mem": 2308}}, [Same(uints(512))], [np.zeros(512, "uint32")]),
@@ -395,6 +397,16 @@ def test_a_kernel_beside_numpy(row, metal_settings):
         else:
             close = 8e-3 if found.dtype == "float16" else 2e-5
             np.testing.assert_allclose(wide(found), wide(wanted).reshape(found.shape), rtol=close, atol=close)
+
+
+def test_thundermittens_attention(metal_settings):
+    metal_settings(kernel_check=1)
+    q, k, v = (md.asarray(f4(2, 24, 64, seed=seed)).astype("bfloat16") for seed in (0, 1, 2))
+    out = md.empty(q.shape, dtype="bfloat16")
+    library = md.Library(metal_corpora.text_of("thundermittens", "attn_fwd.metal"))
+    library["attn_fwd_64"](q, k, v, out, 24, 2, groups=(3, 2, 1), group=(32, 1, 1))
+    found, q, k, v = (wide(np.asarray(one.astype("float32"))) for one in (out, q, k, v))
+    np.testing.assert_allclose(found, softmax(q @ k.swapaxes(1, 2) / 8, -1) @ v, rtol=0.02, atol=0.02)
 
 
 def test_there_are_enough():
