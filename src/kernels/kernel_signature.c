@@ -18,8 +18,8 @@ describe_listed(const bridge_kernel_facts *facts)
 {
     static const char *const kinds[] = {[BRIDGE_PARAMETER_BUFFER] = "buffer",
                                         [BRIDGE_PARAMETER_THREADGROUP] = "threadgroup",
-                                        [BRIDGE_PARAMETER_TEXTURE] = "",
-                                        [BRIDGE_PARAMETER_SAMPLER] = "",
+                                        [BRIDGE_PARAMETER_TEXTURE] = "texture",
+                                        [BRIDGE_PARAMETER_SAMPLER] = "sampler",
                                         [BRIDGE_PARAMETER_OTHER] = ""};
     PyObject *list = PyList_New((Py_ssize_t)facts->count);
     for (size_t i = 0; list != NULL && i < facts->count; i++) {

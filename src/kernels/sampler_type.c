@@ -7,7 +7,7 @@
 #include "kernels/texture_object.h"
 
 #include <float.h>
-#include <math.h>
+#include <string.h>
 
 #include "python/args.h"
 #include "python/errors.h"

@@ -9,7 +9,6 @@
 
 #include "metal/work.h"
 #include "python/errors.h"
-#include "python/storage_mode.h"
 #include "streams/stream_object.h"
 
 typedef struct copy_job {

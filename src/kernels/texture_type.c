@@ -8,11 +8,7 @@
 
 #include <structmember.h>
 
-#include "python/args.h"
-#include "python/call_python.h"
 #include "python/errors.h"
-#include "python/owners.h"
-#include "python/storage_mode.h"
 #include "streams/device.h"
 #include "values/dtype_type.h"
 #include "values/layout_type_object.h"
@@ -108,11 +104,6 @@ static PyMemberDef texture_members[] = {
     {NULL, 0, 0, 0, NULL},
 };
 
-static PyMethodDef texture_methods[] = {
-    CALL_PYTHON_REPR_HTML,
-    {NULL, NULL, 0, NULL},
-};
-
 static PyObject *
 texture_repr(PyObject *op)
 {
@@ -172,7 +163,6 @@ static PyType_Slot texture_slots[] = {
     {Py_tp_new, texture_refuse_new},
     {Py_tp_dealloc, texture_dealloc},
     {Py_tp_traverse, texture_traverse},
-    {Py_tp_methods, texture_methods},
     {Py_tp_getset, texture_getset},
     {Py_tp_members, texture_members},
     {Py_tp_repr, texture_repr},

@@ -35,11 +35,12 @@ WITH_ARGUMENTS = {
     "set_memory_limit": "md.set_memory_limit(None)",
     "set_num_threads": "md.set_num_threads(None)",
     "shares_memory": "md.shares_memory(x, x)",
+    "texture": "md.texture(array)",
     "zeros": "md.zeros(3)",
     "zeros_like": "md.zeros_like(x)",
 }
 NAMES = {name for name in dir(md) if callable(getattr(md, name)) and not name.endswith("Error")}
-NAMES -= {"Argument", "Array", "Device", "HostView", "Kernel"}  # which only others make
+NAMES -= {"Argument", "Array", "Device", "HostView", "Kernel", "Sampler", "Texture"}  # which only others make
 CALLS = {name: f"md.{name}()" for name in NAMES} | WITH_ARGUMENTS
 #: More doors to the same functions.
 DOORS = {

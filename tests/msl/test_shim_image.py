@@ -23,6 +23,10 @@ class Facts(ctypes.Structure):
         ("data_type", ctypes.c_uint32),
         ("nbytes", ctypes.c_uint32),
         ("alignment", ctypes.c_uint32),
+        ("texture_type", ctypes.c_uint8),
+        ("is_depth", ctypes.c_uint8),
+        ("is_read", ctypes.c_uint8),
+        ("count", ctypes.c_uint32),
     ]
 
 

@@ -492,7 +492,6 @@ def test_what_declares_nothing_is_left_to_the_compiler(nonsense, left):
 # ---- what is not supported ----
 
 UNSUPPORTED = {
-    "textures": "kernel void f(texture2d<float> t [[texture(0)]]) {}",
     "ray tracing": "kernel void f(device int *x) { raytracing::intersector<> i; }",
     "MetalPerformancePrimitives": "int g() { return mpp::tensor_ops::x; }\nkernel void f(device int *x) { x[0] = g(); }",
     "indirect command buffers": "kernel void f(device command_buffer *x) {}",

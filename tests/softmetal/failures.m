@@ -49,7 +49,7 @@ CASE(every_kind_of_call_can_fail)
 CASE(a_rule_that_is_not_understood_changes_nothing)
 {
     CHECK(softmetal_set("SOFTMETAL_FAIL", "buffer@1+") == 0);
-    CHECK(softmetal_set("SOFTMETAL_FAIL", "texture@1") == -1);
+    CHECK(softmetal_set("SOFTMETAL_FAIL", "heap@1") == -1);
     CHECK(softmetal_set("SOFTMETAL_FAIL", "buffer@0") == -1);
     CHECK(softmetal_set("SOFTMETAL_FAIL", "buffer@") == -1);
     CHECK(softmetal_set("SOFTMETAL_FAIL", "buffer@1,") == -1);

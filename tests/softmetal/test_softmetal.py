@@ -35,7 +35,7 @@ BUILDS = {
     "asan": [f"-fsanitize={KINDS['asan']}", "-fno-sanitize-recover=all"],
     "tsan": [f"-fsanitize={KINDS['tsan']}"],
 }
-THREADED = ["events", "kernel_runs", "order", "queues", "races", "threads"]  # what the thread sanitizer looks at
+THREADED = ["events", "kernel_runs", "order", "queues", "races", "textures", "threads"]  # what the thread sanitizer looks at
 
 
 def has_objective_c() -> bool:
@@ -123,7 +123,8 @@ class Builder:
             image = archive.with_name(f"{source.stem}.so")
             options = ["-O2", *WARNINGS, *INCLUDED, "-shared", "-fPIC"]
             compile_file(["gcc", *options, str(source), "-o", str(image)])
-        objects = [*self.compile(sorted(CASES.glob("*.m")), build), str(archive)]
+        beside = [*sorted(CASES.glob("*.m")), SRC / "arithmetic" / "pixel_format.c"]
+        objects = [*self.compile(beside, build), str(archive)]
         compile_file(["gcc", *COMMON, *BUILDS[build], "-shared", *objects, "-lobjc", "-o", str(library)])
         compile_file(["gcc", *COMMON, *BUILDS[build], str(CASES / "runner.c"), "-ldl", "-o", str(program)])
         return [str(program), str(library)]

@@ -69,6 +69,8 @@ kernel = library["scale"]
 signs = md.zeros(2, dtype="int32")
 library.fill(n=1, out=[(2, "float32"), (2, "int32")])  # so that it is compiled
 kernel.count(room, (1, 2), n=1, threadgroup_memory={"room": 16})  # so that it is compiled
+texture, sampler = md.texture(array[:, :4]), md.sampler("linear")
+own_texture, plane = md.texture(array, copy=True), md.zeros((2, 3, 4), "uint8")
 pointers = _testbuffer.ndarray(list(range(12)), shape=[3, 4], format="B", flags=_testbuffer.ND_PIL)
 shared = SharedMemory(create=True, size=64)
 shared.unlink()  # its memory stays until the end
@@ -86,6 +88,8 @@ INSTANCES = {
     "Library": library,
     "Kernel": kernel,
     "Argument": kernel.arguments[0],
+    "Texture": texture,
+    "Sampler": sampler,
 }
 #: What stands on the other side of an operator: something that a type compares itself with, else a number.
 OPERANDS = {"dtype": md.int4, "StridedLayout": layout.to_dense("F"), "Device": "metal:0", "Stream": other_stream}
@@ -489,6 +493,21 @@ CALLS = {
     "Kernel.count": [lambda: kernel.count],  # Python's own work
     "Kernel.time": [lambda: kernel.time(producer, (1, 2), n=4, threadgroup_memory={"room": 16})],
     "Argument.__new__": [lambda: refused(md.Argument, TypeError)],
+    "texture": [
+        lambda: md.texture(array[:, :4], label="image"),
+        lambda: md.texture(plane, "bgra8Unorm", copy=True, stream=stream),
+        lambda: md.texture(odd.copy(storage="private"), copy=True),
+        lambda: refused(md.texture, BufferError, odd),
+        lambda: refused(md.texture, TypeError, array, "r8Uint"),
+        lambda: refused(md.texture, ValueError, array, "red"),
+    ],
+    "sampler": [
+        lambda: md.sampler("linear", address=("repeat", "clamp_to_edge"), lod=(0, 2)),
+        lambda: refused(md.sampler, ValueError, "cubic"),
+    ],
+    "Texture.__new__": [lambda: refused(md.Texture, TypeError)],
+    "Texture.array": [lambda: texture.array, lambda: own_texture.array],
+    "Sampler.__new__": [lambda: refused(md.Sampler, TypeError)],
     # the exchange table
     "exchange.allocate": [allocate_a_tensor, refuse_to_allocate],
     "exchange.from_object": [own_a_tensor, functools.partial(own_a_tensor, odd)],

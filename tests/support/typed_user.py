@@ -248,6 +248,18 @@ kernel void scale(device float *x, constant float &by, uint i [[thread_position_
 """
 
 
+def use_textures(texture: md.Texture, sampler: md.Sampler) -> None:
+    texture = md.texture(md.zeros((4, 8), "uint8"), "r8Unorm", kind="2d", copy=True, stream=md.Stream(), label="image")
+    assert_type((texture.format, texture.array, texture.label), tuple[str, md.Array, str | None])
+    assert_type((texture.shape, texture.dtype, texture.is_linear), tuple[tuple[int, ...], md.dtype, bool])
+    assert_type((texture.width, texture.height, texture.depth, texture.nbytes), tuple[int, int, int, int])
+    assert_type((texture.handle, texture.gpu_resource_id, texture.readonly), tuple[int, int, bool])
+    assert_type(texture.device, md.Device)
+    sampler = md.sampler("linear", address=("repeat", "clamp_to_edge"), lod=(0, None), compare="less", device="metal")
+    assert_type((sampler.handle, sampler.gpu_resource_id, sampler.normalized), tuple[int, int, bool])
+    print(texture.kind, sampler.min_filter, sampler.mag_filter, sampler.mip_filter, sampler.address, sampler.device)
+
+
 def use_kernels(library: md.Library, kernel: md.Kernel, argument: md.Argument) -> None:
     x = md.ones(8)
     library = md.Library(
@@ -264,7 +276,7 @@ def use_kernels(library: md.Library, kernel: md.Kernel, argument: md.Argument) -
     argument = kernel.arguments[0]
     assert_type((argument.name, argument.index, argument.nbytes), tuple[str, int, int])
     assert_type(argument.dtype, md.dtype | None)
-    assert_type(argument.kind, Literal["buffer", "threadgroup"])
+    assert_type(argument.kind, Literal["buffer", "threadgroup", "texture", "sampler"])
     assert_type(argument.access, Literal["read", "write", "read_write"])
     kernel(x, by=2, n=4, stream=md.Stream())
     assert_type(kernel.time(x, 2, groups=2, group=(2,)), float)

@@ -125,7 +125,11 @@ template <class P> SOFTMETAL_INLINE soft_argument_facts facts_of(const char *nam
             soft_u16(index),
             data_type<T>::value,
             soft_u32(size_of<T>),
-            soft_u32(alignment_of<T>)};
+            soft_u32(alignment_of<T>),
+            0,
+            0,
+            0,
+            1};
 }
 
 /* The parameter `P` of one thread.  What a row shares is fetched once, by prepare; take gives

@@ -74,6 +74,9 @@ namespace metal {
 /* For types without limits.  MLX specialises the second for its own types. */
 template <class T, class = void> struct _numeric_limits_impl {
     static constexpr bool is_specialized = false;
+    static constexpr T min() { return T(); }
+    static constexpr T max() { return T(); }
+    static constexpr T lowest() { return T(); }
 };
 template <class T> struct numeric_limits : _numeric_limits_impl<T> {};
 template <class T> struct numeric_limits<const T> : numeric_limits<T> {};

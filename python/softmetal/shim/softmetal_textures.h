@@ -14,7 +14,7 @@
 
 namespace metal {
 enum class access { sample, read, write, read_write };
-enum class memory_coherence { memory_coherence_threadgroup, memory_coherence_device };
+enum memory_coherence { memory_coherence_threadgroup, memory_coherence_device };
 } // namespace metal
 
 namespace softmetal {

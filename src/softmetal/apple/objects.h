@@ -19,7 +19,7 @@
 #include "softmetal/gpu/lane.h"
 #include "softmetal/gpu/program.h"
 #include "softmetal/gpu/soft_storage.h"
-#include "softmetal/gpu/texture.h"
+#include "softmetal/gpu/pixels.h"
 
 /* A number of a descriptor: GCC synthesizes setters that it then warns of. */
 #define SOFT_ATTRIBUTE(type, name, Name) \

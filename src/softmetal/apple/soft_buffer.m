@@ -138,11 +138,14 @@
 
 /* ---- what a program says about its CPU's use of Metal's memory ---- */
 
-/* NULL if it is no buffer of the software Metal. */
+/* Of a texture those of its bytes; NULL if it is neither of the software Metal. */
 static soft_storage *
 storage_of(const void *buffer)
 {
     id object = (id)buffer;
+    if (!soft_process_is_forked() && [object isKindOfClass:[SoftMetalTexture class]]) {
+        object = ((SoftMetalTexture *)object)->_memory;
+    }
     if (soft_process_is_forked() || ![object isKindOfClass:[SoftMetalBuffer class]]) {
         return NULL;
     }

@@ -7,7 +7,6 @@
 #import "softmetal/apple/objects.h"
 
 #include <float.h>
-#include <math.h>
 
 #include "softmetal/validation.h"
 
@@ -90,7 +89,7 @@ is_good(MTLSamplerDescriptor *descriptor)
 static soft_u64
 pack_level(float level)
 {
-    return level >= 65535.0f / 4096 ? 65535 : (soft_u64)lrintf(level * 4096);
+    return level >= 65535.0f / 4096 ? 65535 : (soft_u64)(level * 4096 + 0.5f);
 }
 
 @implementation SoftMetalSampler

@@ -1,7 +1,7 @@
 /* soft_texture.m: MTLTexture and its descriptor.
  *
  * Owns:    a texture the buffer that its bytes are in: somebody's, or one that nobody else has.
- * Calls:   texture.h, soft_device.m for memory, validation.h.
+ * Calls:   pixels.h, soft_device.m for memory, validation.h.
  * Threads: any; a texture never changes.
  */
 #import "softmetal/apple/objects.h"

@@ -2,7 +2,7 @@
  *
  * Owns:    the table of kernels in C, behind a lock; a dispatch owns copies of the bytes it is
  *          given, and a reference to its image.
- * Calls:   kernels/image.h to run an image, soft_storage.h, texture.h, softmetal.h.
+ * Calls:   kernels/image.h to run an image, soft_storage.h, pixels.h, softmetal.h.
  * Threads: the table from any thread; a dispatch as program.h says.
  */
 #ifndef SOFT_KERNEL_H
@@ -14,7 +14,7 @@
 
 #include "softmetal/checker/checked_launch.h"
 #include "softmetal/gpu/soft_storage.h"
-#include "softmetal/gpu/texture.h"
+#include "softmetal/gpu/pixels.h"
 #include "softmetal/kernels/image.h"
 #include "softmetal/softmetal.h"
 

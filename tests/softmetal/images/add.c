@@ -7,9 +7,9 @@
 #include "image.h"
 
 static const soft_argument_facts arguments[] = {
-    {"out", SOFT_ARGUMENT_BUFFER, 1, 0, 29, 4, 4},
-    {"a", SOFT_ARGUMENT_BUFFER, 0, 1, 32, 16, 16},
-    {"b", SOFT_ARGUMENT_BUFFER, 0, 2, 29, 4, 4},
+    {"out", SOFT_ARGUMENT_BUFFER, 1, 0, 29, 4, 4, 0, 0, 0, 1},
+    {"a", SOFT_ARGUMENT_BUFFER, 0, 1, 32, 16, 16, 0, 0, 0, 1},
+    {"b", SOFT_ARGUMENT_BUFFER, 0, 2, 29, 4, 4, 0, 0, 0, 1},
 };
 
 static void

@@ -8,8 +8,8 @@
 #include "image.h"
 
 static const soft_argument_facts arguments[] = {
-    {"shared", SOFT_ARGUMENT_THREADGROUP, 1, 3, 3, 4, 4},
-    {"out", SOFT_ARGUMENT_BUFFER, 1, 0, 33, 4, 4},
+    {"shared", SOFT_ARGUMENT_THREADGROUP, 1, 3, 3, 4, 4, 0, 0, 0, 1},
+    {"out", SOFT_ARGUMENT_BUFFER, 1, 0, 33, 4, 4, 0, 0, 0, 1},
 };
 
 static void

@@ -1,12 +1,12 @@
-/* texture.h: textures, and which of them and which samplers a dispatch has.
+/* pixels.h: textures, and which of them and which samplers a dispatch has.
  *
  * Owns:    a texture its soft_texture, whose address a kernel has, and a reference to the bytes;
  *          what a dispatch is given a reference to each texture.
  * Calls:   soft_storage.h.
  * Threads: a texture never changes, and is counted by any thread; the rest as program.h says.
  */
-#ifndef SOFT_TEXTURE_H
-#define SOFT_TEXTURE_H
+#ifndef SOFT_PIXELS_H
+#define SOFT_PIXELS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -64,4 +64,4 @@ void soft_textures_clear(soft_textures *textures);
 /* As soft_launch has them; `list` has SOFT_MOST_TEXTURES entries, all NULL. */
 void soft_textures_list(const soft_textures *textures, const soft_texture **list);
 
-#endif /* SOFT_TEXTURE_H */
+#endif /* SOFT_PIXELS_H */

@@ -1,5 +1,5 @@
-/* texture.c: see texture.h. */
-#include "softmetal/gpu/texture.h"
+/* pixels.c: see pixels.h. */
+#include "softmetal/gpu/pixels.h"
 
 #include <stdlib.h>
 #include <string.h>

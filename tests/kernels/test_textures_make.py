@@ -1,0 +1,275 @@
+"""Textures and samplers as Python makes them: which pixels lie where, what is refused, what is let go."""
+
+import gc
+import itertools
+
+import numpy as np
+import pytest
+from held_work import held
+
+import metal_dlpack as md
+import softmetal
+
+#: Kind: a shape without channels.
+KINDS = {
+    "1d": (7,),
+    "1d_array": (3, 7),
+    "2d": (5, 7),
+    "2d_array": (3, 5, 7),
+    "3d": (4, 5, 7),
+    "cube": (6, 5, 5),
+    "cube_array": (2, 6, 3, 3),
+    "buffer": (7,),
+}
+DTYPES = ["uint8", "int8", "uint16", "int16", "float16", "uint32", "int32", "float32"]
+CHANNELS = {None: "r", 1: "r", 2: "rg", 4: "rgba"}
+
+
+def pixels(shape, dtype, seed=0):
+    return np.random.default_rng(seed).integers(0, 100, shape).astype(dtype)
+
+
+# ---- copies ----
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_pixels_of_a_copy_come_back(kind):
+    for dtype, channels in itertools.product(DTYPES, CHANNELS):
+        x = pixels(KINDS[kind] + (() if channels is None else (channels,)), dtype)
+        texture = md.texture(md.asarray(x, copy=True), kind=kind, copy=True)
+        assert (texture.kind, texture.shape, texture.dtype) == (kind, x.shape, md.dtype(dtype))
+        assert texture.format.startswith(CHANNELS[channels]) and texture.nbytes == x.nbytes
+        assert not texture.is_linear and np.array_equal(np.asarray(texture.array), x)
+
+
+@pytest.mark.parametrize("storage", ["shared", "managed", "private"])
+def test_a_view_in_any_order_is_copied_as_numpy_sees_it(storage):
+    x = pixels((9, 8, 4), "float32")
+    a = md.asarray(x, copy=True).copy(storage=storage)
+    for view in (np.s_[:], np.s_[1:, ::2], np.s_[::-1], np.s_[:, 1:, :2], np.s_[2:5, 3:4, 1], np.s_[:, :, 3]):
+        texture = md.texture(a[view], copy=True)
+        assert texture.array.buffer.storage == storage
+        assert np.array_equal(texture.array.tolist(), x[view].tolist())
+    assert np.array_equal(md.texture(a[..., 0].T, copy=True).array.tolist(), x[..., 0].T.tolist())
+
+
+def test_a_copy_is_apart_from_its_array():
+    a = md.zeros((4, 4))
+    texture = md.texture(a, copy=True)
+    a.fill(1)
+    assert not np.asarray(texture.array).any()
+    assert texture.array is not texture.array
+
+
+@pytest.mark.needs_softmetal
+def test_a_copy_waits_for_its_array_and_its_array_for_it(slow):
+    a = md.zeros((4, 4))
+    with held(md.current_stream()):
+        a.fill(2, stream=md.current_stream())
+        texture = md.texture(a, copy=True)
+        back = texture.array
+        del texture
+    a.fill(3)
+    assert np.asarray(back).tolist() == [[2] * 4] * 4
+
+
+# ---- an Array's own bytes ----
+
+
+def is_linear(a, channels):
+    """The rule of the documents, of an Array of 2 or 3 axes of several pixels."""
+    itemsize = a.dtype.itemsize
+    strides = [stride * itemsize for stride in a.strides]
+    pixel = itemsize * channels
+    is_whole = (a.ndim == 2 or channels == 1 or strides[2] == itemsize) and strides[1] == pixel
+    return is_whole and strides[0] >= pixel * a.shape[1] and strides[0] % 16 == 0 and a.byte_offset % 16 == 0
+
+
+def test_every_slice_is_linear_or_says_why_not():
+    x = pixels((6, 16, 4), "uint8")
+    a = md.asarray(x, copy=True)
+    begins, ends, steps = (0, 1, 4), (9, 16), (1, 2)
+    seen = set()
+    for rows, begin, end, step, channels in itertools.product(
+        (1, 2, -1), begins, ends, steps, (np.s_[:], np.s_[:2], np.s_[::2], 3)
+    ):
+        view = a[::rows, begin:end:step, channels]
+        expected = is_linear(view, 1 if view.ndim == 2 else view.shape[2])
+        try:
+            texture = md.texture(view)
+        except md.CopyRequiredError as error:
+            assert not expected and "copy=True" in str(error)
+        else:
+            assert expected and texture.is_linear and texture.array is view
+        seen.add(expected)
+    assert seen == {True, False}
+
+
+@pytest.mark.parametrize("storage", ["shared", "managed", "private"])
+def test_a_linear_texture_has_its_arrays_storage(storage):
+    a = md.zeros((4, 8, 4), "uint8", storage=storage)
+    texture = md.texture(a, "rgba8Unorm_srgb", label="image")
+    assert texture.is_linear and texture.label == "image" and texture.device == a.device
+    assert (texture.width, texture.height, texture.depth, texture.nbytes) == (8, 4, 1, 128)
+    assert repr(texture) == "<metal_dlpack.Texture 2d rgba8Unorm_srgb of shape (4, 8, 4), linear on metal:0>"
+    assert texture.handle != 0 and texture.gpu_resource_id != 0 and md.texture(a).label is None
+
+
+def test_memory_of_numpys_is_linear_where_it_lies_right():
+    page = np.zeros(1 << 14, "float32")
+    begin = -page.ctypes.data % 4096 // 4
+    x = page[begin : begin + 64].reshape(8, 8)
+    texture = md.texture(md.asarray(x, copy=False))
+    assert texture.is_linear and not texture.readonly
+
+
+def test_a_read_only_array_is_a_read_only_texture():
+    assert md.texture(md.zeros((4, 8)).as_readonly()).readonly
+    assert not md.texture(md.zeros((4, 8)).as_readonly(), copy=True).readonly
+
+
+def test_a_line_of_a_buffer_is_linear():
+    a = md.zeros(100, "float32")
+    assert md.texture(a[4:], kind="buffer").is_linear
+    with pytest.raises(md.CopyRequiredError, match="begins at byte 4"):
+        md.texture(a[1:], kind="buffer")
+
+
+# ---- what is refused ----
+
+REFUSED = [
+    (lambda: md.texture(np.zeros((4, 4))), TypeError, r"give md\.asarray\(x\)"),
+    (lambda: md.texture(md.zeros((4, 5))), md.CopyRequiredError, r"from row to row are 20 bytes.*multiple of 16.*8 pixels"),
+    (lambda: md.texture(md.zeros((4, 4, 3))), ValueError, r"3 channels.*b\[\.\.\., :3\] = a"),
+    (lambda: md.texture(md.zeros((4, 4, 5))), ValueError, "5 channels, and a pixel has 1, 2 or 4"),
+    (lambda: md.texture(md.zeros((4, 4), "float64")), TypeError, "no pixel format has items of float64"),
+    (lambda: md.texture(md.zeros((4, 4), "bool")), TypeError, "no pixel format has items of bool"),
+    (lambda: md.texture(md.zeros((4, 4)), "rgba8Unorm"), TypeError, "4 times uint8.*1 times float32.*r32Float, depth32Float"),
+    (lambda: md.texture(md.zeros((4, 4)), "red"), ValueError, "there is no format 'red'.*r32Float"),
+    (lambda: md.texture(md.zeros((4, 4)), 3), TypeError, "format must be a str"),
+    (lambda: md.texture(md.zeros((4, 4)), "depth32Float"), md.CopyRequiredError, "texture of depths"),
+    (lambda: md.texture(md.zeros((4, 4)), kind="4d"), ValueError, "there is no kind '4d'"),
+    (lambda: md.texture(md.zeros(4)), ValueError, r"has 1 axes.*\(height, width\)"),
+    (lambda: md.texture(md.zeros((2, 4, 4)), kind="3d"), md.CopyRequiredError, "only textures of kind '2d'"),
+    (lambda: md.texture(md.zeros((5, 4, 4)), kind="cube", copy=True), ValueError, "6 faces"),
+    (lambda: md.texture(md.zeros((6, 4, 3)), kind="cube", copy=True), ValueError, "as high as wide"),
+    (lambda: md.texture(md.zeros((0, 4)), copy=True), ValueError, "the height is 0"),
+    (lambda: md.texture(md.zeros((1, 16385)), copy=True), ValueError, "1 to 16384"),
+    (lambda: md.texture(md.zeros((2049, 1, 1)), kind="3d", copy=True), ValueError, "depth is 2049"),
+    (lambda: md.texture(md.zeros((4, 4)), copy=1), TypeError, "copy"),
+    (lambda: md.Texture(), TypeError, r"call texture\(array\)"),
+    (lambda: md.Sampler(), TypeError, r"call sampler\(\)"),
+    (lambda: md.sampler("cubic"), ValueError, "nearest, linear, not 'cubic'"),
+    (lambda: md.sampler(address=()), ValueError, "address"),
+    (lambda: md.sampler(address=("repeat", "wrap")), ValueError, "mirrored_repeat"),
+    (lambda: md.sampler(normalized=False, address="repeat"), ValueError, "normalized=False"),
+    (lambda: md.sampler(normalized=False, mip_filter="linear"), ValueError, "normalized=False"),
+    (lambda: md.sampler(lod=(2, 1)), ValueError, "lod"),
+    (lambda: md.sampler(lod=2), TypeError, "lod"),
+    (lambda: md.sampler(max_anisotropy=0), ValueError, "1 to 16"),
+]
+
+
+@pytest.mark.parametrize("at", range(len(REFUSED)))
+def test_what_is_refused_says_the_way_out(at):
+    call, error, words = REFUSED[at]
+    with pytest.raises(error, match=words):
+        call()
+
+
+@pytest.mark.needs_softmetal
+@pytest.mark.parametrize(
+    ("rule", "call"),
+    [
+        ("texture@1", lambda: md.texture(md.zeros((4, 4)))),
+        ("texture@1", lambda: md.texture(md.zeros((4, 4)), copy=True)),
+        ("sampler@1", md.sampler),
+        ("commandBuffer@1", lambda: md.texture(md.zeros((4, 4)), copy=True)),
+        ("encoder@1", lambda: md.texture(md.zeros((4, 4)), copy=True).array),
+    ],
+)
+def test_where_metal_gives_nothing_it_is_a_metal_error(rule, call):
+    md.zeros((4, 4))
+    softmetal.configure(fail=rule)
+    try:
+        with pytest.raises(md.MetalError):
+            call()
+    finally:
+        softmetal.configure(fail=None)
+    call()
+
+
+# ---- samplers ----
+
+
+def test_a_sampler_tells_what_it_was_made_with():
+    sampler = md.sampler("linear", min_filter="nearest", mip_filter="linear", address=("repeat", "clamp_to_border"))
+    assert (sampler.min_filter, sampler.mag_filter, sampler.mip_filter) == ("nearest", "linear", "linear")
+    assert sampler.address == ("repeat", "clamp_to_border", "clamp_to_border") and sampler.normalized
+    assert repr(sampler) == "<metal_dlpack.Sampler nearest and linear, repeat, on metal:0>"
+    assert sampler.device == md.default_device() and sampler.handle != 0
+
+
+@pytest.mark.needs_softmetal
+def test_a_samplers_identifier_has_all_of_it():
+    made = [
+        md.sampler(**given).gpu_resource_id
+        for given in (
+            {}, {"min_filter": "linear"}, {"mag_filter": "linear"}, {"mip_filter": "linear"}, {"compare": "less"},
+            {"address": "repeat"}, {"address": ("clamp_to_edge", "repeat", "clamp_to_edge")}, {"lod": (1, None)},
+            {"address": ("clamp_to_edge", "clamp_to_edge", "repeat")}, {"normalized": False}, {"lod": (0, 1)},
+            {"border": "opaque_white"}, {"max_anisotropy": 2}, {"mip_filter": "nearest"},
+        )
+    ]  # fmt: skip
+    assert len(set(made)) == len(made)
+
+
+# ---- what is let go ----
+
+
+@pytest.mark.needs_softmetal
+def test_a_texture_holds_its_array_and_lets_it_go(live_buffers):
+    texture = md.texture(md.zeros((64, 64)))
+    gc.collect()
+    assert live_buffers() == 1 and softmetal.live_objects("SoftMetalTexture") == 1
+    array = texture.array
+    del texture
+    assert softmetal.live_objects("SoftMetalTexture") == 0
+    array.fill(1)
+    del array
+    md.empty_cache()
+    assert live_buffers() == 0
+
+
+@pytest.mark.needs_softmetal
+def test_the_pool_keeps_no_texture(live_buffers):
+    texture = md.texture(md.zeros((64, 64)), copy=True)
+    md.default_device().synchronize()
+    stats = md.memory_stats()
+    del texture
+    gc.collect()
+    assert softmetal.live_objects("SoftMetalTexture") == 0
+    assert md.memory_stats()["private"]["live"] == stats["private"]["live"] - 64 * 64 * 4
+    md.empty_cache()
+    assert live_buffers() == 0
+
+
+@pytest.mark.needs_softmetal
+def test_a_buffer_of_an_exported_texture_goes_to_nobody_else():
+    a = md.zeros((64, 64))
+    texture, address = md.texture(a), a.buffer.address
+    assert texture.handle
+    del a, texture
+    assert softmetal.live_objects("SoftMetalTexture") == 0
+    assert md.zeros((64, 64)).buffer.address == address  # nobody took the handle, and the pool has it back
+
+
+def test_a_limit_counts_a_texture():
+    md.empty_cache()
+    a = md.zeros((256, 256))
+    md.set_memory_limit(md.memory_stats()["live"] + 1000)
+    try:
+        with pytest.raises(MemoryError, match="texture"):
+            md.texture(a, copy=True)
+    finally:
+        md.set_memory_limit(None)
