@@ -191,7 +191,7 @@ PyDoc_STRVAR(
     "Returns\n-------\nSampler\n\n"
     "Raises\n------\n"
     "TypeError, ValueError\n    No such name; the message has those that there are.\n"
-    "MetalError\n    Metal gave no sampler: a device has room for some 1024 of them.\n\n"
+    "MetalError\n    Metal gave no sampler: a device has room for so many different ones.\n\n"
     "Source: MTLSamplerDescriptor; docs/textures.md.");
 
 ARGS_FUNCTION(core_sampler, module, "sampler", 0, 1, 0, "filter", "min_filter", "mag_filter",

@@ -25,6 +25,7 @@ CLASSES_OF_METAL = {
     *("_OBJC_CLASS_$_MTLCompileOptions", "_OBJC_CLASS_$_MTLFunctionConstantValues"),
     *("_OBJC_CLASS_$_MTLComputePipelineDescriptor", "_OBJC_CLASS_$_MTLCommandBufferDescriptor"),
     *("_OBJC_CLASS_$_MTLCaptureDescriptor", "_OBJC_CLASS_$_MTLCaptureManager"),
+    *("_OBJC_CLASS_$_MTLTextureDescriptor", "_OBJC_CLASS_$_MTLSamplerDescriptor"),
 }
 FROM_FOUNDATION = {
     *("_OBJC_CLASS_$_NSAutoreleasePool", "_OBJC_CLASS_$_NSProcessInfo"),
