@@ -174,7 +174,7 @@ typedef struct bridge_texture_facts {
     unsigned type;   /* MTLTextureType */
     unsigned format; /* MTLPixelFormat */
     size_t width, height, depth;
-    size_t slices; /* of an array, else 1 */
+    size_t slices;   /* of an array, else 1 */
     bool is_written; /* kernels may write to it too */
 } bridge_texture_facts;
 
@@ -334,9 +334,10 @@ typedef struct bridge_parameter {
     bool is_read, is_written;
     bool is_used; /* false: the compiler found that it changes nothing */
     unsigned index;
-    unsigned data_type; /* MTLDataType of what is pointed at, or a texture gives; 0: none is known */
-    size_t nbytes;      /* of what is pointed at */
-    size_t alignment;   /* of what is bound */
+    unsigned
+        data_type; /* MTLDataType of what is pointed at, or a texture gives; 0: none is known */
+    size_t nbytes; /* of what is pointed at */
+    size_t alignment;      /* of what is bound */
     unsigned texture_type; /* MTLTextureType */
     bool is_depth;         /* a texture of depths */
     size_t count;          /* of an array of textures, else 1 */
@@ -370,7 +371,7 @@ typedef struct bridge_argument {
     bridge_buffer *buffer; /* NULL: bytes, or what follows */
     bridge_texture *texture;
     bridge_sampler *sampler;
-    size_t offset_bytes;   /* of the buffer */
+    size_t offset_bytes; /* of the buffer */
     const void *bytes;
     bool is_empty; /* `bytes` are there since Metal wants some: the kernel may touch none */
     /* of `bytes`, of threadgroup memory; of a buffer: what the kernel may touch, 0 for all from the

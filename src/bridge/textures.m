@@ -47,9 +47,11 @@ bridge_texture_new(bridge_device *device, const bridge_texture_facts *facts,
 size_t
 bridge_texture_alignment(bridge_device *device, unsigned format, bool is_line)
 {
+    IN_POOL;
     id<MTLDevice> object = device_object(device);
-    return is_line ? [object minimumTextureBufferAlignmentForPixelFormat:(MTLPixelFormat)format]
-                   : [object minimumLinearTextureAlignmentForPixelFormat:(MTLPixelFormat)format];
+    return is_line
+               ? [object minimumTextureBufferAlignmentForPixelFormat:(MTLPixelFormat)format]
+               : [object minimumLinearTextureAlignmentForPixelFormat:(MTLPixelFormat)format];
 }
 
 bridge_status

@@ -46,7 +46,8 @@ kernel_call_make_room(kernel_call *call)
     else if (count == 0) {
         return 0;
     }
-    size_t buffers = KERNEL_MOST_BUFFERS + 1 + count, arguments = 2 * KERNEL_MOST_BUFFERS + count;
+    size_t buffers = KERNEL_MOST_BUFFERS + 1 + count,
+           arguments = 2 * KERNEL_MOST_BUFFERS + count;
     call->lists = PyMem_Malloc(
         arguments * sizeof *call->arguments +
         buffers * (sizeof *call->operands + sizeof *call->guests + sizeof *call->kept));

@@ -18,9 +18,11 @@ declared(const kernel_parameter *parameter)
 {
     const texture_kind *kind = texture_kind_of_type(parameter->texture_type);
     const char *name = kind == NULL ? "texture" : kind->metal_name;
-    const char *scalar = parameter->type.scalar_name == NULL ? "..." : parameter->type.scalar_name;
-    return parameter->is_depth ? PyUnicode_FromFormat("depth%s<%s>", name + strlen("texture"), scalar)
-                               : PyUnicode_FromFormat("%s<%s>", name, scalar);
+    const char *scalar =
+        parameter->type.scalar_name == NULL ? "..." : parameter->type.scalar_name;
+    return parameter->is_depth
+               ? PyUnicode_FromFormat("depth%s<%s>", name + strlen("texture"), scalar)
+               : PyUnicode_FromFormat("%s<%s>", name, scalar);
 }
 
 static int
@@ -61,14 +63,15 @@ refuse_format(const kernel_parameter *parameter, const TextureObject *texture)
     PyObject *wanted = declared(parameter);
     const char *component = component_of(texture->format);
     if (wanted != NULL) {
-        PyErr_Format(PyExc_TypeError,
-                     parameter->is_depth
-                         ? "%s is a %U, and the texture is of %s, which is no format of depths; "
-                           "make it with format='depth32Float' and copy=True.%s"
-                         : "%s is a %U, and a texture of %s gives %s; choose another format=, or "
-                           "let the kernel take that.",
-                     kernel_subject(parameter), wanted, texture->format->name,
-                     parameter->is_depth ? "" : component);
+        PyErr_Format(
+            PyExc_TypeError,
+            parameter->is_depth
+                ? "%s is a %U, and the texture is of %s, which is no format of depths; "
+                  "make it with format='depth32Float' and copy=True.%s"
+                : "%s is a %U, and a texture of %s gives %s; choose another format=, or "
+                  "let the kernel take that.",
+            kernel_subject(parameter), wanted, texture->format->name,
+            parameter->is_depth ? "" : component);
         Py_DECREF(wanted);
     }
     return -1;
@@ -86,18 +89,20 @@ check_access(const kernel_parameter *parameter, const TextureObject *texture)
             texture->format->kind == PIXEL_DEPTH
                 ? "%s: no kernel writes to a texture of depths; declare it access::read or "
                   "access::sample."
-                : "%s: the texture lies over a read-only array, and the kernel may write there; "
+                : "%s: the texture lies over a read-only array, and the kernel may write "
+                  "there; "
                   "make it of a copy() of the array, or declare it access::read.",
             kernel_subject(parameter));
     }
     return !parameter->is_read || pixel_format_is_read_write(texture->format)
                ? 0
-               : errors_raise(PyExc_TypeError,
-                              "%s is access::read_write, and Metal reads and writes at once only "
-                              "pixels of one or four channels that are Float, Uint, Sint or "
-                              "8Unorm; the texture is of %s: choose another format=, or read one "
-                              "texture and write another.",
-                              kernel_subject(parameter), texture->format->name);
+               : errors_raise(
+                     PyExc_TypeError,
+                     "%s is access::read_write, and Metal reads and writes at once only "
+                     "pixels of one or four channels that are Float, Uint, Sint or "
+                     "8Unorm; the texture is of %s: choose another format=, or read one "
+                     "texture and write another.",
+                     kernel_subject(parameter), texture->format->name);
 }
 
 static int
@@ -106,11 +111,12 @@ check_texture(const kernel_call *call, const kernel_parameter *parameter,
 {
     const device_record *device = texture_storage(texture)->device;
     if (device != call->kernel->device) {
-        return errors_raise(PyExc_ValueError,
-                            "%s: the texture is on metal:%d, the kernel on metal:%d; make it of "
-                            "an array that is there: to_device('metal:%d').",
-                            kernel_subject(parameter), device->index, call->kernel->device->index,
-                            call->kernel->device->index);
+        return errors_raise(
+            PyExc_ValueError,
+            "%s: the texture is on metal:%d, the kernel on metal:%d; make it of "
+            "an array that is there: to_device('metal:%d').",
+            kernel_subject(parameter), device->index, call->kernel->device->index,
+            call->kernel->device->index);
     }
     if (texture->kind->type != parameter->texture_type) {
         return refuse_kind(parameter, texture);
@@ -164,7 +170,8 @@ bind_several(kernel_call *call, const kernel_parameter *parameter, PyObject *val
         return errors_raise(PyExc_TypeError,
                             "%s is an array of %zu textures; give a tuple of as many, not an "
                             "object of type %.100s.",
-                            kernel_subject(parameter), parameter->count, Py_TYPE(value)->tp_name);
+                            kernel_subject(parameter), parameter->count,
+                            Py_TYPE(value)->tp_name);
     }
     PyObject *textures = PySequence_Tuple(value);
     if (textures == NULL) {
@@ -224,10 +231,11 @@ kernel_call_bind_texture_resource(kernel_call *call, Py_ssize_t place, PyObject 
     metal_storage *storage = texture_storage(texture);
     int here = call->kernel->device->index;
     if (storage->device != call->kernel->device) {
-        return errors_raise(PyExc_ValueError,
-                            "%s: resources[%zd] is on metal:%d, the kernel on metal:%d; make the "
-                            "texture of an array that is there: to_device('metal:%d').",
-                            call->kernel->function, place, storage->device->index, here, here);
+        return errors_raise(
+            PyExc_ValueError,
+            "%s: resources[%zd] is on metal:%d, the kernel on metal:%d; make the "
+            "texture of an array that is there: to_device('metal:%d').",
+            call->kernel->function, place, storage->device->index, here, here);
     }
     bool is_read_only = !texture->facts.is_written;
     call->arguments[call->argument_count++] = (bridge_argument){.index = (unsigned)place,

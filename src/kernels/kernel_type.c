@@ -106,8 +106,9 @@ static PyMemberDef argument_members[] = {
     {"index", T_UINT, offsetof(ArgumentObject, index), READONLY,
      PyDoc_STR("[[buffer(index)]], [[texture(index)]] and so on, by the kind.")},
     {"kind", T_STRING, offsetof(ArgumentObject, kind), READONLY,
-     PyDoc_STR("'buffer', 'texture', 'sampler', or 'threadgroup' for threadgroup memory, which is\n"
-               "given by size.")},
+     PyDoc_STR(
+         "'buffer', 'texture', 'sampler', or 'threadgroup' for threadgroup memory, which is\n"
+         "given by size.")},
     {"dtype", T_OBJECT_EX, offsetof(ArgumentObject, dtype), READONLY,
      PyDoc_STR(
          "The element type of what it points at, float32x4 for float4, or of what a texture\n"
@@ -217,11 +218,11 @@ set_parameter(kernel_parameter *parameter, const bridge_parameter *facts, PyObje
     }
     if (facts->kind == BRIDGE_PARAMETER_OTHER) {
         /* unreached: only on a Mac */
-        return errors_raise(
-            PyExc_TypeError,
-            "Library.kernel: the parameter '%U' of %R is no buffer, threadgroup memory, texture "
-            "or sampler, and only those can be given.",
-            parameter->name, kernel_name);
+        return errors_raise(PyExc_TypeError,
+                            "Library.kernel: the parameter '%U' of %R is no buffer, "
+                            "threadgroup memory, texture "
+                            "or sampler, and only those can be given.",
+                            parameter->name, kernel_name);
     }
     parameter->subject =
         PyUnicode_FromFormat("%U: argument '%U'", kernel_name, parameter->name);
@@ -278,7 +279,8 @@ set_parameters(KernelObject *self, const bridge_kernel_facts *facts, PyObject *o
         bool is_buffer = parameter->kind == BRIDGE_PARAMETER_BUFFER;
         self->buffer_count += !parameter->is_threadgroup;
         buffers += is_buffer;
-        self->texture_count += is_buffer || parameter->is_threadgroup ? 0 : (int)parameter->count;
+        self->texture_count +=
+            is_buffer || parameter->is_threadgroup ? 0 : (int)parameter->count;
     }
     bool is_small = buffers <= KERNEL_MOST_BUFFERS && Py_SIZE(self) <= KERNEL_MOST_PARAMETERS;
     if (!is_small) { /* unreached: compilers refuse more buffers */
@@ -428,7 +430,8 @@ PyDoc_STRVAR(
     "resources : list, optional\n"
     "    What the kernel reaches by addresses (Buffer.gpu_address, Texture.gpu_resource_id): "
     "Arrays,\n"
-    "    Buffers, Textures and tensors on Metal.  They count as arguments that it may write, read-only ones as read.\n"
+    "    Buffers, Textures and tensors on Metal.  They count as arguments that it may write, "
+    "read-only ones as read.\n"
     "out : (shape, dtype), or several of them, optional\n"
     "    Allocate so many Arrays, whose items are undefined before the kernel, for the "
     "parameters\n"

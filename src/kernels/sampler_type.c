@@ -17,12 +17,13 @@
 static const char *const filters[] = {"nearest", "linear", NULL};
 static const char *const mip_filters[] = {"none", "nearest", "linear", NULL};
 static const char *const addresses[] = {
-    "clamp_to_edge", "mirror_clamp_to_edge", "repeat", "mirrored_repeat", "clamp_to_zero",
-    "clamp_to_border", NULL};
-static const char *const compares[] = {"never",   "less",      "equal",         "less_equal",
-                                       "greater", "not_equal", "greater_equal", "always",
-                                       NULL};
-static const char *const borders[] = {"transparent_black", "opaque_black", "opaque_white", NULL};
+    "clamp_to_edge", "mirror_clamp_to_edge", "repeat", "mirrored_repeat",
+    "clamp_to_zero", "clamp_to_border",      NULL};
+static const char *const compares[] = {"never",         "less",    "equal",
+                                       "less_equal",    "greater", "not_equal",
+                                       "greater_equal", "always",  NULL};
+static const char *const borders[] = {"transparent_black", "opaque_black", "opaque_white",
+                                      NULL};
 
 /* A name of the list; nothing where none is given.  -1 with TypeError or ValueError. */
 static int
@@ -60,10 +61,11 @@ convert_addresses(PyObject *value, unsigned address[3])
     }
     Py_ssize_t count = PyTuple_GET_SIZE(value);
     if (count < 1 || count > 3) {
-        return errors_raise(PyExc_ValueError,
-                            "sampler: address is a name, or a tuple of one for each of s, t and "
-                            "r, not %R.",
-                            value);
+        return errors_raise(
+            PyExc_ValueError,
+            "sampler: address is a name, or a tuple of one for each of s, t and "
+            "r, not %R.",
+            value);
     }
     for (Py_ssize_t axis = 0; axis < 3; axis++) {
         PyObject *one = PyTuple_GET_ITEM(value, axis < count ? axis : count - 1);
@@ -98,11 +100,12 @@ convert_levels(PyObject *value, bridge_sampler_facts *facts)
         return -1;
     }
     bool is_range = facts->lod_min >= 0 && facts->lod_max >= facts->lod_min;
-    return is_range ? 0
-                    : errors_raise(PyExc_ValueError,
-                                   "sampler: lod is the least and the most level, from 0 on, not "
-                                   "%R.",
-                                   value);
+    return is_range
+               ? 0
+               : errors_raise(PyExc_ValueError,
+                              "sampler: lod is the least and the most level, from 0 on, not "
+                              "%R.",
+                              value);
 }
 
 /* SPEC MTLSampler.h normalizedCoordinates */
@@ -114,16 +117,15 @@ check_pixels(const bridge_sampler_facts *facts)
         unsigned mode = facts->address[axis];
         is_clamped = is_clamped && (mode == 0 || mode == 4 || mode == 5);
     }
-    bool is_good = facts->is_normalized ||
-                   (is_clamped && facts->min_filter == facts->mag_filter &&
-                    facts->mip_filter == 0 && facts->max_anisotropy == 1);
-    return is_good
-               ? 0
-               : errors_raise(PyExc_ValueError,
-                              "sampler: with normalized=False address is clamp_to_edge, "
-                              "clamp_to_zero or clamp_to_border, min_filter is mag_filter, "
-                              "mip_filter is none and max_anisotropy is 1; normalize the "
-                              "coordinates, or give one of those.");
+    bool is_good =
+        facts->is_normalized || (is_clamped && facts->min_filter == facts->mag_filter &&
+                                 facts->mip_filter == 0 && facts->max_anisotropy == 1);
+    return is_good ? 0
+                   : errors_raise(PyExc_ValueError,
+                                  "sampler: with normalized=False address is clamp_to_edge, "
+                                  "clamp_to_zero or clamp_to_border, min_filter is mag_filter, "
+                                  "mip_filter is none and max_anisotropy is 1; normalize the "
+                                  "coordinates, or give one of those.");
 }
 
 static int
@@ -168,8 +170,10 @@ convert_facts(PyObject *const *values, bridge_sampler_facts *facts)
 
 PyDoc_STRVAR(
     sampler_function_doc,
-    "sampler($module, filter='nearest', *, min_filter=None, mag_filter=None, mip_filter='none',\n"
-    "        address='clamp_to_edge', normalized=True, compare=None, border='transparent_black',\n"
+    "sampler($module, filter='nearest', *, min_filter=None, mag_filter=None, "
+    "mip_filter='none',\n"
+    "        address='clamp_to_edge', normalized=True, compare=None, "
+    "border='transparent_black',\n"
     "        max_anisotropy=1, lod=(0, None), device=None)\n--\n\n"
     "How a kernel samples textures: for a parameter of type `sampler`.\n\n"
     "Parameters\n----------\n"
@@ -177,11 +181,13 @@ PyDoc_STRVAR(
     "    Within a level; min_filter and mag_filter, where the two differ.\n"
     "mip_filter : {'none', 'nearest', 'linear'}\n    Between levels.\n"
     "address : str or tuple of str\n"
-    "    Beyond the edge: 'clamp_to_edge', 'mirror_clamp_to_edge', 'repeat', 'mirrored_repeat',\n"
+    "    Beyond the edge: 'clamp_to_edge', 'mirror_clamp_to_edge', 'repeat', "
+    "'mirrored_repeat',\n"
     "    'clamp_to_zero' or 'clamp_to_border'; a tuple has one for each of s, t and r.\n"
     "normalized : bool\n    False: coordinates are pixels, not parts of the whole.\n"
     "compare : str, optional\n"
-    "    What sample_compare does: 'never', 'less', 'equal', 'less_equal', 'greater', 'not_equal',\n"
+    "    What sample_compare does: 'never', 'less', 'equal', 'less_equal', 'greater', "
+    "'not_equal',\n"
     "    'greater_equal' or 'always'.\n"
     "border : {'transparent_black', 'opaque_black', 'opaque_white'}\n"
     "    The colour of 'clamp_to_border'.\n"
@@ -195,8 +201,8 @@ PyDoc_STRVAR(
     "Source: MTLSamplerDescriptor; docs/textures.md.");
 
 ARGS_FUNCTION(core_sampler, module, "sampler", 0, 1, 0, "filter", "min_filter", "mag_filter",
-              "mip_filter", "address", "normalized", "compare", "border", "max_anisotropy", "lod",
-              "device")
+              "mip_filter", "address", "normalized", "compare", "border", "max_anisotropy",
+              "lod", "device")
 {
     md_state *state = state_of_module(module);
     bridge_sampler_facts facts;
@@ -274,11 +280,12 @@ sampler_repr(PyObject *op)
 {
     const bridge_sampler_facts *facts = &sampler_cast(op)->facts;
     bool is_one_filter = facts->min_filter == facts->mag_filter;
-    return PyUnicode_FromFormat(
-        "<metal_dlpack.Sampler %s%s%s, %s%s, on metal:%d>", filters[facts->min_filter],
-        is_one_filter ? "" : " and ", is_one_filter ? "" : filters[facts->mag_filter],
-        addresses[facts->address[0]], facts->is_normalized ? "" : ", pixels",
-        sampler_cast(op)->device->index);
+    return PyUnicode_FromFormat("<metal_dlpack.Sampler %s%s%s, %s%s, on metal:%d>",
+                                filters[facts->min_filter], is_one_filter ? "" : " and ",
+                                is_one_filter ? "" : filters[facts->mag_filter],
+                                addresses[facts->address[0]],
+                                facts->is_normalized ? "" : ", pixels",
+                                sampler_cast(op)->device->index);
 }
 
 MD_REFUSE_NEW(sampler_refuse_new,

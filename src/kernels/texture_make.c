@@ -37,11 +37,10 @@ refuse_axes(const texture_request *to)
         {"", "(height, width)", "(slices, height, width)"},
     };
     const texture_kind *kind = to->kind;
-    const char *wanted = kind->is_cube ? kind->axes == 3 ? "(6, height, width)"
-                                                         : "(cubes, 6, height, width)"
-                         : kind->is_deep
-                             ? "(depth, height, width)"
-                             : axes[!kind->is_line][kind->axes - 1];
+    const char *wanted =
+        kind->is_cube   ? kind->axes == 3 ? "(6, height, width)" : "(cubes, 6, height, width)"
+        : kind->is_deep ? "(depth, height, width)"
+                        : axes[!kind->is_line][kind->axes - 1];
     return errors_raise(
         PyExc_ValueError,
         "%s: the array has %d axes, and a texture of kind '%s' has %s, with or without a last "
@@ -121,12 +120,14 @@ static int
 refuse_begin(const texture_request *to, size_t nbytes, size_t unit)
 {
     size_t pixel = pixel_format_nbytes(to->format);
-    (void)errors_copy_required(
-        to->state,
-        "%s: the array begins at byte %zu, and for %s the device wants a multiple of %zu; begin "
-        "its slice at a multiple of %zu pixels, or give copy=True for a texture with bytes of its "
-        "own.",
-        to->function, nbytes, to->format->name, unit, unit > pixel ? unit / pixel : 1);
+    (void)errors_copy_required(to->state,
+                               "%s: the array begins at byte %zu, and for %s the device wants "
+                               "a multiple of %zu; begin "
+                               "its slice at a multiple of %zu pixels, or give copy=True for a "
+                               "texture with bytes of its "
+                               "own.",
+                               to->function, nbytes, to->format->name, unit,
+                               unit > pixel ? unit / pixel : 1);
     return -1;
 }
 
@@ -135,12 +136,14 @@ refuse_rows(const texture_request *to, size_t nbytes, size_t unit)
 {
     size_t pixel = pixel_format_nbytes(to->format);
     size_t wide = (nbytes + unit - 1) / unit * unit / pixel;
-    (void)errors_copy_required(
-        to->state,
-        "%s: from row to row are %zu bytes, and for %s the device wants a multiple of %zu; take "
-        "the part [:, :%zu] of an array whose rows are %zu pixels wide, or give copy=True for a "
-        "texture with bytes of its own.",
-        to->function, nbytes, to->format->name, unit, to->facts.width, wide);
+    (void)errors_copy_required(to->state,
+                               "%s: from row to row are %zu bytes, and for %s the device wants "
+                               "a multiple of %zu; take "
+                               "the part [:, :%zu] of an array whose rows are %zu pixels wide, "
+                               "or give copy=True for a "
+                               "texture with bytes of its own.",
+                               to->function, nbytes, to->format->name, unit, to->facts.width,
+                               wide);
     return -1;
 }
 
@@ -197,7 +200,7 @@ check_linear(texture_request *to)
 
 /* ---- making ---- */
 
-/* NULL with MemoryError; all of Metal's in it is still to be set. */
+/* NULL with MemoryError; what Metal makes is still to be set. */
 static TextureObject *
 make_object(const texture_request *to)
 {
@@ -221,8 +224,8 @@ make_linear(const texture_request *to, TextureObject *self)
     metal_storage *storage = array_storage(to->array);
     self->array = Py_NewRef((PyObject *)to->array);
     return WITHOUT_GIL(bridge_texture_new_linear(storage->handle, &to->facts,
-                                                 (size_t)to->array->byte_offset,
-                                                 to->row_nbytes, &self->texture));
+                                                 (size_t)to->array->byte_offset, to->row_nbytes,
+                                                 &self->texture));
 }
 
 static bridge_status
@@ -246,8 +249,8 @@ make(const texture_request *to, bool is_copy, metal_stream *stream)
     size_t nbytes = texture_nbytes(self);
     int result = 0;
     if (status == BRIDGE_NO_MEMORY || status == BRIDGE_OVER_LIMIT) {
-        (void)errors_no_buffer(to->state, to->function, status, array_storage(to->array)->device,
-                               nbytes);
+        (void)errors_no_buffer(to->state, to->function, status,
+                               array_storage(to->array)->device, nbytes);
         result = -1;
     }
     else {
@@ -276,10 +279,11 @@ make_on_stream(const texture_request *to, bool is_copy, PyObject *given)
     PyObject *texture =
         stream == NULL || stream->device->index == here
             ? make(to, is_copy, stream)
-            : PyErr_Format(PyExc_ValueError,
-                           "%s: the stream is on metal:%d, the array on metal:%d; give a stream "
-                           "of its device.",
-                           to->function, stream->device->index, here);
+            : PyErr_Format(
+                  PyExc_ValueError,
+                  "%s: the stream is on metal:%d, the array on metal:%d; give a stream "
+                  "of its device.",
+                  to->function, stream->device->index, here);
     stream_release(stream);
     return texture;
 }
@@ -291,10 +295,12 @@ PyDoc_STRVAR(
     "An Array's pixels as a texture, which a kernel samples, reads and writes.\n\n"
     "Parameters\n----------\n"
     "array : Array\n"
-    "    Of shape (height, width), or by the kind; and one axis more where a pixel has 1, 2 or 4\n"
+    "    Of shape (height, width), or by the kind; and one axis more where a pixel has 1, 2 or "
+    "4\n"
     "    channels.\n"
     "format : str, optional\n"
-    "    A pixel format as Swift spells it, 'rgba8Unorm'.  Default: that whose numbers are the\n"
+    "    A pixel format as Swift spells it, 'rgba8Unorm'.  Default: that whose numbers are "
+    "the\n"
     "    items themselves, 'r32Float' for float32.\n"
     "kind : str, optional\n"
     "    '1d' (width), '1d_array' (slices, width), '2d' (height, width), '2d_array' (slices,\n"
@@ -311,9 +317,12 @@ PyDoc_STRVAR(
     "Returns\n-------\nTexture\n\n"
     "Raises\n------\n"
     "CopyRequiredError\n"
-    "    The Array's bytes lie as no texture can: only kinds '2d' and 'buffer', rows and the first\n"
-    "    byte at multiples of what the device wants (16 bytes as a rule), no formats of depths.\n"
-    "TypeError, ValueError\n    The format does not fit the items; the message names those that do.\n"
+    "    The Array's bytes lie as no texture can: only kinds '2d' and 'buffer', rows and the "
+    "first\n"
+    "    byte at multiples of what the device wants (16 bytes as a rule), no formats of "
+    "depths.\n"
+    "TypeError, ValueError\n    The format does not fit the items; the message names those "
+    "that do.\n"
     "MemoryError, MetalError\n    Metal gave no texture.\n\n"
     "Memory: no copy by default; the Texture holds the Array.\n\n"
     "Source: MTLBuffer newTextureWithDescriptor:offset:bytesPerRow:; docs/textures.md.");
@@ -324,14 +333,16 @@ ARGS_FUNCTION(core_texture, module, "texture", 0, 2, 1, "array", "format", "kind
     texture_request to = {.function = function, .state = state_of_module(module)};
     int is_copy = 0;
     const char *label;
+    if (errors_check_fork(to.state, function) < 0) {
+        return NULL;
+    }
     if (!Py_IS_TYPE(values[0], to.state->array_type)) {
         return PyErr_Format(PyExc_TypeError,
                             "texture: array must be an Array, not %.100s; give md.asarray(x).",
                             Py_TYPE(values[0])->tp_name);
     }
     to.array = array_cast(values[0]);
-    if (errors_check_fork(to.state, function) < 0 ||
-        texture_kind_convert(function, values[2], &to.kind) < 0 ||
+    if (texture_kind_convert(function, values[2], &to.kind) < 0 ||
         (values[3] != NULL && args_bool(function, "copy", values[3], &is_copy) < 0) ||
         args_text_or_none(function, "label", values[5], &label) < 0 ||
         read_array(&to, values[1]) < 0 || (is_copy == 0 && check_linear(&to) < 0)) {

@@ -68,7 +68,15 @@ texture_storage(const TextureObject *self)
 }
 
 /* Bytes of all pixels. */
-size_t texture_nbytes(const TextureObject *self);
+static inline size_t
+texture_nbytes(const TextureObject *self)
+{
+    size_t nbytes = pixel_format_nbytes(self->format);
+    for (int axis = 0; axis < self->kind->axes; axis++) {
+        nbytes *= (size_t)self->shape[axis];
+    }
+    return nbytes;
+}
 
 /* texture_copy.c: all pixels, in stream order; NULL: the current stream, or the device's own.  -1 with an
  * exception. */

@@ -13,17 +13,6 @@
 #include "values/dtype_type.h"
 #include "values/layout_type_object.h"
 
-size_t
-texture_nbytes(const TextureObject *self)
-{
-    size_t nbytes = pixel_format_nbytes(self->format);
-    int axes = self->kind->axes; /* a channel axis is in the pixel */
-    for (int axis = 0; axis < axes; axis++) {
-        nbytes *= (size_t)self->shape[axis];
-    }
-    return nbytes;
-}
-
 /* ---- attributes ---- */
 
 MD_GETTER(texture_get_format, PyUnicode_FromString(texture_cast(op)->format->name));
@@ -39,7 +28,7 @@ MD_GETTER(texture_get_device,
 MD_GETTER(texture_get_is_linear, PyBool_FromLong(texture_cast(op)->array != NULL));
 MD_GETTER(texture_get_readonly, PyBool_FromLong(!texture_cast(op)->facts.is_written));
 
-/* Whoever has the handle can write on the GPU. */
+/* Who has the handle can write on the GPU. */
 static PyObject *
 texture_get_handle(PyObject *op, void *Py_UNUSED(closure))
 {
@@ -85,16 +74,19 @@ static PyGetSetDef texture_getset[] = {
     MD_FACT(texture, dtype, "The element type of the Array that it was made of."),
     MD_FACT(texture, nbytes, "Bytes of all pixels."),
     MD_FACT(texture, device, "The Device it is on."),
-    MD_FACT(texture, handle, "The id<MTLTexture> as an int: borrowed, valid while the Texture is."),
-    MD_FACT(texture, gpu_resource_id,
-            "What a structure that a kernel is given holds of it, an int of 64 bits.  The kernel\n"
-            "may use it in a launch that has the Texture among its arguments or in resources=.\n\n"
-            "Source: MTLTexture gpuResourceID."),
+    MD_FACT(texture, handle,
+            "The id<MTLTexture> as an int: borrowed, valid while the Texture is."),
+    MD_FACT(
+        texture, gpu_resource_id,
+        "What a structure that a kernel is given holds of it, an int of 64 bits.  The kernel\n"
+        "may use it in a launch that has the Texture among its arguments or in resources=.\n\n"
+        "Source: MTLTexture gpuResourceID."),
     MD_FACT(texture, is_linear, "True if it lies over an Array's own bytes: no copy."),
     MD_FACT(texture, readonly, "True if no kernel can write to it."),
-    MD_FACT(texture, array,
-            "The pixels: of a linear texture the very Array, of any other a new Array with a copy\n"
-            "of them, behind the kernels that wrote to it."),
+    MD_FACT(
+        texture, array,
+        "The pixels: of a linear texture the very Array, of any other a new Array with a copy\n"
+        "of them, behind the kernels that wrote to it."),
     MD_FACT(texture, label, "The name that Metal's tools show, or None."),
     MD_LAST_FACT,
 };
@@ -153,20 +145,17 @@ PyDoc_STRVAR(
     texture_doc,
     "An MTLTexture for a kernel's parameter: texture2d<float> and its kin.\n\n"
     "Made by texture(array).  It never changes; its pixels may, where a kernel writes them.\n\n"
-    "Memory: a linear texture lies over an Array's own bytes and holds the Array; any other has\n"
+    "Memory: a linear texture lies over an Array's own bytes and holds the Array; any other "
+    "has\n"
     "bytes of its own, in private storage.\n"
     "Threads: any number may use one.\n\n"
     "Source: MTLTexture; docs/textures.md.");
 
 static PyType_Slot texture_slots[] = {
-    {Py_tp_doc, (void *)texture_doc},
-    {Py_tp_new, texture_refuse_new},
-    {Py_tp_dealloc, texture_dealloc},
-    {Py_tp_traverse, texture_traverse},
-    {Py_tp_getset, texture_getset},
-    {Py_tp_members, texture_members},
-    {Py_tp_repr, texture_repr},
-    {0, NULL},
+    {Py_tp_doc, (void *)texture_doc}, {Py_tp_new, texture_refuse_new},
+    {Py_tp_dealloc, texture_dealloc}, {Py_tp_traverse, texture_traverse},
+    {Py_tp_getset, texture_getset},   {Py_tp_members, texture_members},
+    {Py_tp_repr, texture_repr},       {0, NULL},
 };
 
 MD_SPEC(texture, "Texture", sizeof(TextureObject), 0, 0);

@@ -57,7 +57,7 @@ make_memory(const soft_found_memory *memory, const soft_image *image)
                          "name", soft_found_name(image, memory), "index",
                          soft_found_is_texture(memory)    ? memory->number - SOFT_FIRST_TEXTURE
                          : soft_found_is_resource(memory) ? memory->number - SOFT_FIRST_RESOURCE
-                                                        : memory->number,
+                                                          : memory->number,
                          "nbytes", (Py_ssize_t)memory->nbytes, "item_nbytes",
                          facts == NULL ? 0 : facts->nbytes, "type",
                          facts == NULL ? NULL : type_name(facts->data_type, name));
@@ -121,8 +121,9 @@ make_arguments(const soft_recorded_launch *told)
     for (uint32_t i = 0; arguments != NULL && i < told->image->argument_count; i++) {
         const soft_argument_facts *facts = &told->image->arguments[i];
         bool is_buffer = facts->kind == SOFT_ARGUMENT_BUFFER;
-        if (is_buffer && told->launch->buffers[facts->index] == NULL) {
-            continue;
+        bool is_threadgroup = facts->kind == SOFT_ARGUMENT_THREADGROUP;
+        if (is_buffer ? told->launch->buffers[facts->index] == NULL : !is_threadgroup) {
+            continue; /* textures have no items */
         }
         uint64_t nbytes = is_buffer ? told->launch->buffer_nbytes[facts->index]
                                     : told->launch->threadgroup_nbytes[facts->index];

@@ -156,6 +156,7 @@ def test_copies_and_fills_are_cut_where_a_blit_loses_its_tail(settings, storage,
 
 #: Their answer is a number, or the object itself: nothing is made that a pool would have to take.
 NEED_NO_POOL = {"retain", "length", "contents", "gpuAddress", "storageMode", "hazardTrackingMode", "signaledValue"}
+NEED_NO_POOL |= {"gpuResourceID"}
 
 
 def test_every_entry_makes_a_pool_but_those_that_read_a_number():

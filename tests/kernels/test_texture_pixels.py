@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from seeded import rng_for
 
 import metal_dlpack as md
 
@@ -14,7 +13,7 @@ FORMATS = {
     **{f"r{bits}{kind}": (bits, 1, kind) for bits in (8, 16) for kind in ("Unorm", "Snorm", "Uint", "Sint")},
     **{f"rg{bits}{kind}": (bits, 2, kind) for bits in (8, 16) for kind in ("Unorm", "Snorm", "Uint", "Sint")},
     **{f"rgba{bits}{kind}": (bits, 4, kind) for bits in (8, 16) for kind in ("Unorm", "Snorm", "Uint", "Sint")},
-    **{f"{name}{kind}": (32, n, kind) for name, n in (("r", 1), ("rg", 2), ("rgba", 4)) for kind in ("Uint", "Sint")},
+    **{f"{name}32{kind}": (32, n, kind) for name, n in (("r", 1), ("rg", 2), ("rgba", 4)) for kind in ("Uint", "Sint")},
     **{f"{name}{bits}Float": (bits, n, "Float") for name, n in (("r", 1), ("rg", 2), ("rgba", 4)) for bits in (16, 32)},
     "rgba8Unorm_srgb": (8, 4, "Srgb"),
     "bgra8Unorm": (8, 4, "Unorm"),
@@ -63,9 +62,16 @@ def encoded(values, name, dtype):
     return np.rint(wide * (2 ** (bits - (kind == "Snorm")) - 1)).astype(dtype)
 
 
+def rng_for(*words):
+    return np.random.default_rng(list(" ".join(words).encode()))
+
+
 def texture(items, name, **more):
-    array = md.asarray(items if items.shape[-1] != 1 else items[..., 0])
-    return array, md.texture(array, name, copy=True, **more)
+    return md.texture(md.asarray(items if items.shape[-1] != 1 else items[..., 0]), name, copy=True, **more)
+
+
+def items_of(of, like):
+    return np.asarray(of.array).reshape(like.shape)
 
 
 def kernel(source, name="f"):
@@ -95,7 +101,7 @@ def test_a_read_gives_what_lies_there(name):
     items = random_items(rng_for("read", name), name)
     kind, dtype = seen_of(FORMATS[name][2])
     out = md.zeros((*SIDES, 4), dtype)
-    kernel(READ.format(kind))(texture(items, name)[1], out, threads=SIDES[::-1])
+    kernel(READ.format(kind))(texture(items, name), out, threads=SIDES[::-1])
     np.testing.assert_allclose(np.asarray(out), decoded(items, name), rtol=3e-6, atol=0)
 
 
@@ -110,17 +116,164 @@ def test_a_write_leaves_the_nearest_that_the_format_has(name):
     else:
         values[0, 0], values[0, 1] = (np.nan, np.inf, -np.inf, 0.5) if FORMATS[name][2] != "Float" else 1, 0.5
     items = random_items(rng, name)
-    into, of = texture(items, name)
+    of = texture(items, name)
     kernel(WRITE.format(kind))(of, md.asarray(values), threads=SIDES[::-1])
-    found = pixels(of, into)
     np.testing.assert_allclose(
-        found.reshape(items.shape).astype(np.float64),
+        items_of(of, items).astype(np.float64),
         encoded(values, name, items.dtype).astype(np.float64),
         atol=1 if FORMATS[name][2] == "Srgb" else 0,
     )
 
 
-def pixels(of, into):
-    """The texture's own bytes, by way of the array that it was made of."""
-    of.copy_to(into) if hasattr(of, "copy_to") else None
-    return np.asarray(into)
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.some(10)
+def test_what_is_read_and_written_back_is_the_same(name):
+    items = random_items(rng_for("back", name), name)
+    of = texture(np.zeros_like(items), name)
+    kernel(BACK.format(seen_of(FORMATS[name][2])[0]))(texture(items, name), of, threads=SIDES[::-1])
+    same = items
+    if FORMATS[name][2] == "Snorm":  # the least number is -1 twice
+        same = np.maximum(items, -np.iinfo(items.dtype).max)
+    np.testing.assert_array_equal(items_of(of, items), same)
+
+
+def test_halves_and_shorts_are_the_same_pixels_in_16_bits():
+    values = rng_for("short").normal(size=(*SIDES, 4)).astype(np.float32)
+    out, into = md.zeros((*SIDES, 4), "float16"), texture(np.zeros((*SIDES, 4), np.int8), "rgba8Sint")
+    kernel(READ.format("half"))(texture(values, "rgba32Float"), out, threads=SIDES[::-1])
+    np.testing.assert_array_equal(np.asarray(out), values.astype(np.float16))
+    shorts = rng_for("short").integers(-300, 300, (*SIDES, 4)).astype(np.int16)
+    kernel(WRITE.format("short"))(into, md.asarray(shorts), threads=SIDES[::-1])
+    np.testing.assert_array_equal(np.asarray(into.array), np.clip(shorts, -128, 127))
+
+
+#: kind: shape before the channels, the type, how `i`, the number of a pixel, names it.
+KINDS = {
+    "1d": ((6,), "texture1d", "i"),
+    "1d_array": ((3, 6), "texture1d_array", "i % 6, i / 6"),
+    "2d": ((4, 6), "texture2d", "uint2(i % 6, i / 6)"),
+    "2d_array": ((3, 4, 6), "texture2d_array", "uint2(i % 6, i / 6 % 4), i / 24"),
+    "3d": ((3, 4, 6), "texture3d", "ushort3(i % 6, i / 6 % 4, i / 24)"),
+    "cube": ((6, 4, 4), "texturecube", "uint2(i % 4, i / 4 % 4), i / 16"),
+    "cube_array": ((2, 6, 4, 4), "texturecube_array", "uint2(i % 4, i / 4 % 4), i / 16 % 6, i / 96"),
+    "buffer": ((6,), "texture_buffer", "i"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_is_read_and_written_by_its_coordinates(kind):
+    shape, name, place = KINDS[kind]
+    source = f"""kernel void f({name}<uint, access::read> t [[texture(0)]], {name}<uint, access::write> u [[texture(1)]],
+        uint i [[thread_position_in_grid]]) {{ u.write(t.read({place}) + i, {place}); }}"""
+    values = rng_for(kind).integers(0, 1 << 30, shape).astype(np.uint32)
+    into = md.texture(md.zeros(shape, "uint32"), kind=kind, copy=kind != "buffer")
+    of = md.texture(md.asarray(values), kind=kind, copy=kind != "buffer")
+    kernel(source)(of, into, threads=values.size)
+    np.testing.assert_array_equal(np.asarray(into.array).ravel(), values.ravel() + np.arange(values.size))
+
+
+SIZES = {
+    "1d": "t.get_width(), 0, 0, 0",
+    "1d_array": "t.get_width(), 0, 0, t.get_array_size()",
+    "2d": "t.get_width(), t.get_height(), t.get_num_mip_levels(), is_null_texture(t)",
+    "2d_array": "t.get_width(0), t.get_height(0), 0, t.get_array_size()",
+    "3d": "t.get_width(), t.get_height(), t.get_depth(), 0",
+    "cube": "t.get_width(), t.get_height(), 0, 0",
+    "cube_array": "t.get_width(), t.get_height(), 0, t.get_array_size()",
+    "buffer": "t.get_width(), 0, 0, 0",
+}
+EXPECTED = {
+    "1d": (6, 0, 0, 0), "1d_array": (6, 0, 0, 3), "2d": (6, 4, 1, 0), "2d_array": (6, 4, 0, 3),
+    "3d": (6, 4, 3, 0), "cube": (4, 4, 0, 0), "cube_array": (4, 4, 0, 2), "buffer": (6, 0, 0, 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_a_texture_knows_its_sizes(kind):
+    shape, name, _ = KINDS[kind]
+    source = f"kernel void f({name}<float, access::read> t, device uint4 *out) {{ *out = uint4({SIZES[kind]}); }}"
+    out = md.zeros((4,), "uint32")
+    kernel(source)(md.texture(md.zeros(shape, "float32"), kind=kind, copy=kind != "buffer"), out, threads=1)
+    assert tuple(np.asarray(out)) == EXPECTED[kind]
+
+
+ATOMICS = """kernel void f(texture2d<{0}, access::read_write> t [[texture(0)]], device const {0} *x, device {0} *before,
+    uint i [[thread_position_in_grid]]) {{
+    before[i] = t.atomic_fetch_{1}(uint2(i % 3, 0), x[i]).x;
+}}"""
+
+
+@pytest.mark.parametrize("kind", ["int", "uint"])
+@pytest.mark.parametrize(
+    ("name", "operation"),
+    [("add", np.add), ("sub", np.subtract), ("and", np.bitwise_and), ("or", np.bitwise_or),
+     ("xor", np.bitwise_xor), ("min", np.minimum), ("max", np.maximum)],
+)  # fmt: skip
+def test_atomics_of_pixels(kind, name, operation):
+    rng = rng_for(name, kind)
+    dtype = np.dtype(kind.replace("int", "int32"))
+    x = rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, 96, dtype)
+    start = rng.integers(0, 1 << 30, (1, 3)).astype(dtype)
+    of, before = texture(start[..., None], "r32Uint" if kind == "uint" else "r32Sint"), md.zeros((96,), dtype)
+    kernel(ATOMICS.format(kind, name))(of, md.asarray(x), before, threads=96)
+    expected = start.copy()
+    with np.errstate(over="ignore"):
+        for i, value in enumerate(x):
+            expected[0, i % 3] = operation(expected[0, i % 3], value)
+    np.testing.assert_array_equal(np.asarray(of.array), expected)
+    assert all(start[0, k] in np.asarray(before)[k::3] for k in range(3))
+
+
+def test_exchanges_of_pixels():
+    source = """kernel void f(texture2d<uint, access::read_write> t, device uint *out, uint i [[thread_position_in_grid]]) {
+        uint2 p(1, 0);
+        uint4 expected = t.atomic_load(p);
+        while (!t.atomic_compare_exchange_weak(p, &expected, expected + 3)) {}
+        if (i == 0) { out[0] = t.atomic_exchange(uint2(0), 8).x; t.atomic_store(uint4(9), ushort2(2, 0)); }
+    }"""
+    of = texture(np.array([[[1], [2], [3]]], np.uint32), "r32Uint")
+    out = md.zeros((1,), "uint32")
+    kernel(source)(of, out, threads=64)
+    assert np.asarray(of.array).tolist() == [[8, 2 + 3 * 64, 9]] and np.asarray(out).tolist() == [1]
+
+
+def test_numbers_of_64_bits():
+    source = """kernel void f(texture2d<ulong, access::read_write> u, uint i [[thread_position_in_grid]]) {
+        u.atomic_max(uint2(1, 0), ulong(i) << 33);
+        u.atomic_min(uint2(0), (ulong(i) << 33) + 5);
+    }"""
+    wide = texture(np.array([[[7, 7], [0, 0]]], np.uint32), "rg32Uint")
+    kernel(source)(wide, threads=64)
+    assert np.asarray(wide.array).tolist() == [[[5, 0], [0, 63 << 1]]]
+
+
+def test_what_lies_outside_is_zero_and_is_not_written():
+    source = """kernel void f(texture2d<float, access::read> t, texture2d<float, access::write> u, device float4 *out,
+                              uint i [[thread_position_in_grid]]) {
+        out[i] = t.read(uint2(i, 1)) + t.read(uint2(0, 9 + i)) + t.read(uint2(0), 3) + t.read(uint2(~0u - i, ~0u));
+        u.write(float4(5), uint2(i + 3, 0)); u.write(float4(5), uint2(1, 2 + i)); u.write(float4(5), uint2(0), 1);
+    }"""
+    values = np.ones((2, 3, 4), np.float32)
+    of, into, out = texture(values, "rgba32Float"), texture(values, "rgba32Float"), md.zeros((8, 4))
+    kernel(source)(of, into, out, threads=8)
+    assert np.asarray(out)[:3].all() and not np.asarray(out)[3:].any()
+    np.testing.assert_array_equal(np.asarray(into.array), values)
+
+
+def test_arrays_of_textures_and_function_constants():
+    source = """constant bool has [[function_constant(0)]]; constant bool lacks [[function_constant(1)]];
+    float sum(const array_ref<texture2d<float>> all, uint2 p) {
+        float s = 0;
+        for (uint k = 0; k < all.size(); k++) s += all[k].read(p).x;
+        return s;
+    }
+    kernel void f(array<texture2d<float>, 3> many [[texture(1)]], texture2d<float> a [[texture(0), function_constant(has)]],
+                  texture2d<float> b [[texture(0), function_constant(lacks)]], device float *out,
+                  uint2 i [[thread_position_in_grid]]) {
+        out[i.x] = sum(many, i) + (has ? a.read(i).x : 0) + (lacks ? b.read(i).x : 0);
+    }"""
+    values = [np.full((1, 4), 10.0**k, np.float32) for k in range(4)]
+    out = md.zeros((4,))
+    of = [md.texture(md.asarray(one), copy=True) for one in values]
+    md.kernel(METAL + source, "f", constants={0: True, 1: False})(of[1:], of[0], out, threads=(4, 1))
+    assert np.asarray(out).tolist() == [1111.0] * 4

@@ -66,7 +66,14 @@ kernel void by_scene(constant scene &scene [[buffer(0)]], uint i [[thread_positi
     scene.out[i] = scene.image.read(uint2(i, 0)).x;
 }
 """
-SCALARS = {"float": "float32", "half": "float16", "uint": "uint32", "int": "int32", "ushort": "uint16", "short": "int16"}
+SCALARS = {
+    "float": "float32",
+    "half": "float16",
+    "uint": "uint32",
+    "int": "int32",
+    "ushort": "uint16",
+    "short": "int16",
+}
 
 
 @pytest.fixture(scope="module")

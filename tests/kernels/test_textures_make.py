@@ -139,12 +139,20 @@ def test_a_line_of_a_buffer_is_linear():
 
 REFUSED = [
     (lambda: md.texture(np.zeros((4, 4))), TypeError, r"give md\.asarray\(x\)"),
-    (lambda: md.texture(md.zeros((4, 5))), md.CopyRequiredError, r"from row to row are 20 bytes.*multiple of 16.*8 pixels"),
+    (
+        lambda: md.texture(md.zeros((4, 5))),
+        md.CopyRequiredError,
+        r"from row to row are 20 bytes.*multiple of 16.*8 pixels",
+    ),
     (lambda: md.texture(md.zeros((4, 4, 3))), ValueError, r"3 channels.*b\[\.\.\., :3\] = a"),
     (lambda: md.texture(md.zeros((4, 4, 5))), ValueError, "5 channels, and a pixel has 1, 2 or 4"),
     (lambda: md.texture(md.zeros((4, 4), "float64")), TypeError, "no pixel format has items of float64"),
     (lambda: md.texture(md.zeros((4, 4), "bool")), TypeError, "no pixel format has items of bool"),
-    (lambda: md.texture(md.zeros((4, 4)), "rgba8Unorm"), TypeError, "4 times uint8.*1 times float32.*r32Float, depth32Float"),
+    (
+        lambda: md.texture(md.zeros((4, 4)), "rgba8Unorm"),
+        TypeError,
+        "4 times uint8.*1 times float32.*r32Float, depth32Float",
+    ),
     (lambda: md.texture(md.zeros((4, 4)), "red"), ValueError, "there is no format 'red'.*r32Float"),
     (lambda: md.texture(md.zeros((4, 4)), 3), TypeError, "format must be a str"),
     (lambda: md.texture(md.zeros((4, 4)), "depth32Float"), md.CopyRequiredError, "texture of depths"),

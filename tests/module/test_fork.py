@@ -73,6 +73,8 @@ REFUSED = {
     "shared": "astype copy copy_from __copy__ __deepcopy__",
     "buffer": "from_handle from_host from_iosurface",
     "private_buffer": "copy_from copy_to fill",
+    "sampler": "gpu_resource_id",
+    "texture": "array gpu_resource_id",
     "stream": "__metal_stream__ from_handle record synchronize",
     "device": "current_allocated_size synchronize",
 }
@@ -125,6 +127,7 @@ stream = md.Stream()
 shared, managed, private = (md.full(8, 3.0, storage=mode) for mode in ("shared", "managed", "private"))
 things = {"shared": shared, "managed": managed, "private": private, "host_memory": md.asarray(x), "host": shared.host}
 things |= {"buffer": md.Buffer(8), "private_buffer": private.buffer, "stream": stream, "event": stream.record()}
+things |= {"texture": md.texture(shared, kind="1d", copy=True), "sampler": md.sampler()}
 things |= {"device": md.default_device(), "dtype": md.int8, "layout": shared.layout}
 md.default_device().synchronize()
 attempts = [(), (0,), (1,), (shared,), (x,), (stream,), ("int8",), ((2, 4),), (0, 1), (None, None, None)]

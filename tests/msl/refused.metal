@@ -147,6 +147,29 @@ void f(constant atomic_int *a) { atomic_store_explicit(a, 1, memory_order_relaxe
 void f(texture2d<float, access::read> t) { t.write(float4(1), uint2(0)); }
 { printf("%d", 1); }
 { x[i] = (float *)malloc(4); }
+// 2.9, 6.12 Textures and samplers
+kernel void k(texture2d<float, access::write> t, device float *x) { x[0] = t.read(uint2(0)).x; }
+kernel void k(texture2d<float, access::write> t, sampler s, device float *x) { x[0] = t.sample(s, float2(0)).x; }
+kernel void k(texture2d<float, access::read> t, sampler s, device float *x) { x[0] = t.sample(s, float2(0)).x; }
+kernel void k(texture2d<float> t) { t.write(float4(1), uint2(0)); }
+kernel void k(texture2d<float, access::read> t, device float *x) { x[0] = t.read(float2(0)).x; }
+kernel void k(texture2d<float, access::read> t, device float *x) { x[0] = t.read(int2(0)).x; }
+kernel void k(texture2d<float, access::read> t, device float *x) { x[0] = t.read(uint3(0)).x; }
+kernel void k(texture1d<float, access::read> t, device float *x) { x[0] = t.read(1.5f).x; }
+kernel void k(texture2d_array<float, access::read> t, device float *x) { x[0] = t.read(uint2(0)).x; }
+kernel void k(texture2d<float> t, sampler s, device float *x) { x[0] = t.sample(s, uint2(0)).x; }
+kernel void k(texture2d<float> t, sampler s, device float *x) { x[0] = t.sample(float2(0), s).x; }
+kernel void k(texture2d<float> t, device float *x) { x[0] = t.get_depth(); }
+kernel void k(texture2d<float, access::read> t, device float4 *x) { x[0] = t.read(uint2(0)).xy; }
+kernel void k(texture2d<half, access::write> t) { t.write(float4(1), uint2(0)); }
+kernel void k(depth2d<float> t, device float4 *x) { float4 v = t.read(uint2(0)).xyzw; x[0] = v; }
+kernel void k(texture2d<float> t, sampler s, device float *x) { x[0] = t.sample_compare(s, float2(0), 0.5f); }
+kernel void k(texture2d<float, access::read_write> t) { t.atomic_fetch_add(uint2(0), 1.0f); }
+kernel void k(texture2d<uint, access::read> t) { t.atomic_fetch_add(uint2(0), 1u); }
+kernel void k(texture2d<float, access::read> t) { t.fence(); }
+kernel void k(texture3d<float> t, sampler s, device float *x) { x[0] = t.gather(s, float3(0)).x; }
+{ constexpr sampler s(5); }
+{ constexpr sampler s(filter::cubic); }
 // 6.3 to 6.5 Functions of floats, of which vectors of integers are none
 { x[i] = sin(int4(n[i])).x; }
 { x[i] = sign(int2(n[i])).x; }

@@ -98,6 +98,26 @@ IN_THE_TEXT = {
         "kernel void k(device float *x [[buffer(1), function_constant(a)]], device int *y [[buffer(1), function_constant(b)]]) {}",
         "at index 1",
     ),
+    "a texture's index twice": (
+        "kernel void k(texture2d<float> x [[texture(0)]], texture1d<int> y [[@texture(0)]], device float *z [[buffer(0)]]) {}",
+        "kernel void k(texture2d<float> x [[texture(0)]], sampler y [[sampler(0)]], device float *z [[buffer(0)]]) {}",
+        "cannot reserve 'texture' resource location at index 0",
+    ),
+    "an index within an array of textures": (
+        "kernel void k(array<texture2d<float>, 4> x [[texture(2)]], texture1d<int> y [[@texture(5)]]) {}",
+        "kernel void k(array<texture2d<float>, 4> x [[texture(2)]], texture1d<int> y [[texture(6)]]) {}",
+        "at index 5",
+    ),
+    "a texture's index too high": (
+        "kernel void k(array<texture2d<float>, 4> x [[@texture(125)]]) {}",
+        "kernel void k(array<texture2d<float>, 4> x [[texture(124)]]) {}",
+        "must be between 0 and 127",
+    ),
+    "a sampler's index too high": (
+        "kernel void k(sampler s [[@sampler(16)]]) {}",
+        "kernel void k(sampler s [[sampler(15)]]) {}",
+        "must be between 0 and 15",
+    ),
     "threadgroup memory twice": (
         "kernel void k(threadgroup float *a [[threadgroup(1)]], threadgroup float *b [[@threadgroup(1)]]) {}",
         "kernel void k(threadgroup float *a [[threadgroup(1)]], threadgroup float *b [[threadgroup(0)]]) {}",

@@ -251,3 +251,31 @@ def test_without_a_report_nothing_is_told(monkeypatch):
     _core._softmetal_record(False)
     ran(METAL + "kernel void k(device int *x, constant int &n, uint i [[thread_position_in_grid]]) { x[i] = n; }")
     assert told == []
+
+
+def test_a_pixel_outside_that_is_read_is_advice(reported):
+    """Metal gives zeros: nothing fails."""
+
+    def run():
+        source = METAL + (
+            "kernel void f(texture2d<float> t, sampler s, device float *x, uint i [[thread_position_in_grid]])"
+            "{ x[i] = t.read(uint2(i, 2)).x + t.sample(s, float2(9)).x; }"
+        )
+        x = md.zeros((4,))
+        md.kernel(source)(md.texture(md.ones((2, 3)), copy=True), md.sampler(), x, n=4)
+        assert np.asarray(x).tolist() == [1] * 4
+
+    (one,) = reported(run)["findings"]
+    assert (one["kind"], one["advice"], one["times"]) == ("pixel-coordinate", True, 4)
+    assert one["memory"] == {
+        "kind": "texture",
+        "index": 0,
+        "name": "t",
+        "nbytes": 24,
+        "type": "float",
+        "item_nbytes": 8,
+    }
+    assert (
+        "reads outside of texture 0 (t): pixel (0,2,0) of level 0, which is 3 by 2 by 1 there; zeros are read"
+        in one["text"]
+    )

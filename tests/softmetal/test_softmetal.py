@@ -35,7 +35,15 @@ BUILDS = {
     "asan": [f"-fsanitize={KINDS['asan']}", "-fno-sanitize-recover=all"],
     "tsan": [f"-fsanitize={KINDS['tsan']}"],
 }
-THREADED = ["events", "kernel_runs", "order", "queues", "races", "textures", "threads"]  # what the thread sanitizer looks at
+THREADED = [
+    "events",
+    "kernel_runs",
+    "order",
+    "queues",
+    "races",
+    "textures_bound",
+    "threads",
+]  # what the thread sanitizer looks at
 
 
 def has_objective_c() -> bool:
@@ -125,7 +133,7 @@ class Builder:
             compile_file(["gcc", *options, str(source), "-o", str(image)])
         beside = [*sorted(CASES.glob("*.m")), SRC / "arithmetic" / "pixel_format.c"]
         objects = [*self.compile(beside, build), str(archive)]
-        compile_file(["gcc", *COMMON, *BUILDS[build], "-shared", *objects, "-lobjc", "-o", str(library)])
+        compile_file(["gcc", *COMMON, *BUILDS[build], "-shared", *objects, "-lobjc", "-lm", "-o", str(library)])
         compile_file(["gcc", *COMMON, *BUILDS[build], str(CASES / "runner.c"), "-ldl", "-o", str(program)])
         return [str(program), str(library)]
 

@@ -5,7 +5,18 @@ import inspect
 import metal_dlpack as md
 
 #: What cannot be called, needs a compiler, prints, or changes the process.
-LEFT_OUT = {"Argument", "Array", "Kernel", "Library", "Sampler", "Texture", "kernel", "show", "numpy_memory", "share_mps_tensors"}
+LEFT_OUT = {
+    "Argument",
+    "Array",
+    "Kernel",
+    "Library",
+    "Sampler",
+    "Texture",
+    "kernel",
+    "show",
+    "numpy_memory",
+    "share_mps_tensors",
+}
 LEFT_OUT |= {"register_sync", "set_memory_limit", "set_num_threads", "CompileError", "CopyRequiredError", "MetalError"}
 SLOTS = ("__array__", "__dlpack__", "__getitem__", "__setitem__")
 

@@ -20,6 +20,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 import c_api
+import fault_textures
 import numpy as np
 import public_surface
 from dlpack_structs import Tensor, delete, kind_with_table, table_with
@@ -69,8 +70,6 @@ kernel = library["scale"]
 signs = md.zeros(2, dtype="int32")
 library.fill(n=1, out=[(2, "float32"), (2, "int32")])  # so that it is compiled
 kernel.count(room, (1, 2), n=1, threadgroup_memory={"room": 16})  # so that it is compiled
-texture, sampler = md.texture(array[:, :4]), md.sampler("linear")
-own_texture, plane = md.texture(array, copy=True), md.zeros((2, 3, 4), "uint8")
 pointers = _testbuffer.ndarray(list(range(12)), shape=[3, 4], format="B", flags=_testbuffer.ND_PIL)
 shared = SharedMemory(create=True, size=64)
 shared.unlink()  # its memory stays until the end
@@ -88,8 +87,7 @@ INSTANCES = {
     "Library": library,
     "Kernel": kernel,
     "Argument": kernel.arguments[0],
-    "Texture": texture,
-    "Sampler": sampler,
+    **fault_textures.INSTANCES,
 }
 #: What stands on the other side of an operator: something that a type compares itself with, else a number.
 OPERANDS = {"dtype": md.int4, "StridedLayout": layout.to_dense("F"), "Device": "metal:0", "Stream": other_stream}
@@ -465,7 +463,6 @@ CALLS = {
     "Event._silence": [lambda: md.Event._silence(bell)],
     # kernels; compiling takes a compiler of its own, and is not tried here
     "kernel": [lambda: refused(functools.partial(md.kernel, math="quick"), ValueError, "")],
-    "Library.__new__": [lambda: refused(functools.partial(md.Library, math="quick"), ValueError, "")],
     "Library.__getitem__": [
         lambda: md.Library(ONE_KERNEL)["nothing"],
         lambda: library["scale"],
@@ -481,7 +478,6 @@ CALLS = {
     "Library.__dir__": [lambda: dir(library)],
     "Library.__getattribute__": [lambda: library.fill, lambda: refused(getattr, AttributeError, library, "no")],
     "Kernel.__getitem__": [lambda: refused(operator.getitem, TypeError, library["scale"], (1, 2))],
-    "Kernel.__new__": [lambda: refused(md.Kernel, TypeError)],
     "Kernel.__call__": [
         launch,
         *(functools.partial(refuse_launch, *given) for given in NOT_LAUNCHED),
@@ -492,22 +488,7 @@ CALLS = {
     ],
     "Kernel.count": [lambda: kernel.count],  # Python's own work
     "Kernel.time": [lambda: kernel.time(producer, (1, 2), n=4, threadgroup_memory={"room": 16})],
-    "Argument.__new__": [lambda: refused(md.Argument, TypeError)],
-    "texture": [
-        lambda: md.texture(array[:, :4], label="image"),
-        lambda: md.texture(plane, "bgra8Unorm", copy=True, stream=stream),
-        lambda: md.texture(odd.copy(storage="private"), copy=True),
-        lambda: refused(md.texture, BufferError, odd),
-        lambda: refused(md.texture, TypeError, array, "r8Uint"),
-        lambda: refused(md.texture, ValueError, array, "red"),
-    ],
-    "sampler": [
-        lambda: md.sampler("linear", address=("repeat", "clamp_to_edge"), lod=(0, 2)),
-        lambda: refused(md.sampler, ValueError, "cubic"),
-    ],
-    "Texture.__new__": [lambda: refused(md.Texture, TypeError)],
-    "Texture.array": [lambda: texture.array, lambda: own_texture.array],
-    "Sampler.__new__": [lambda: refused(md.Sampler, TypeError)],
+    **fault_textures.calls(refused),
     # the exchange table
     "exchange.allocate": [allocate_a_tensor, refuse_to_allocate],
     "exchange.from_object": [own_a_tensor, functools.partial(own_a_tensor, odd)],

@@ -144,11 +144,12 @@ def build_runtime() -> ctypes.CDLL:
     """
     compiler = (sysconfig.get_config_var("CC") or "cc").split()
     softmetal = SRC / "softmetal"
-    sources = sorted(map(str, [*softmetal.glob("kernels/*.c"), *softmetal.glob("checker/*.c"), softmetal / "fiber.c"]))
+    files = [*softmetal.glob("kernels/*.c"), *softmetal.glob("checker/*.c"), softmetal / "fiber.c"]
+    sources = sorted(map(str, [*files, SRC / "arithmetic/pixel_format.c"]))
     with tempfile.TemporaryDirectory() as folder:
         text, answers, library = (Path(folder, name) for name in ("answers.c", "answers.so", "runtime.so"))
         shared = [*compiler, "-shared", "-fPIC", "-O1", f"-I{SRC}", f"-I{ROOT / 'python'}"]
-        subprocess.run([*shared, "-o", str(library), *sources, "-pthread", "-ldl"], check=True)
+        subprocess.run([*shared, "-o", str(library), *sources, "-pthread", "-ldl", "-lm"], check=True)
         listed = subprocess.run(
             ["nm", "-D", "--undefined-only", str(library)], capture_output=True, text=True, check=True
         )

@@ -19,7 +19,7 @@ from .tokens import TOKEN, Tokens, Unbalanced
 _BOUND = {"device": "buffer", "constant": "buffer", "threadgroup": "threadgroup"}
 #: What an attribute can say of a parameter that a call gives.
 KINDS = ("buffer", "threadgroup", "texture", "sampler")
-_TEXTURE = re.compile(r"texture(?:[123]d|2d_ms|cube)(?:_array)?|texture2d_ms_array|texture_buffer|depth(?:2d|2d_ms|cube)(?:_array)?")
+_TEXTURE = re.compile(r"texture_buffer|(?:texture(?:1d|2d|2d_ms|3d|cube)|depth(?:2d|2d_ms|cube))(?:_array)?")
 
 
 class Written(NamedTuple):

@@ -19,6 +19,7 @@ from metal_dlpack.language.scalars import SCALARS, SPELLED
 from metal_dlpack.language.tokens import Tokens, joined
 
 from .integers import Integers
+from .parameters import count
 from .threadgroup_variables import Statement
 
 #: Where the language has these words, Metal does not.
@@ -62,7 +63,7 @@ _INDICES = {
     "threads_per_simdgroup",
 }
 _TOLD = dict.fromkeys(_POSITIONS, _POSITION) | dict.fromkeys(_INDICES, _NUMBER)
-_LAST_INDEX = 30
+_LAST_INDICES = {"buffer": 30, "threadgroup": 30, "texture": 127, "sampler": 15}
 _MIXED = (
     "expecting input declarations with either all scalar types or all vector types with the same number of elements: "
     "'{0}' is of type '{1}' and '{2}' of type '{3}'"
@@ -305,19 +306,21 @@ def _refused_parameters(tokens: Tokens, entry: Declaration, integers: Integers) 
                 told.add(name)
                 if kind in _TYPES and kind not in _TOLD[name]:
                     yield first, f"type '{kind}' is not valid for attribute '{name}': write {_names_of(_TOLD[name])}"
-            elif name in {"buffer", "threadgroup"}:
-                index = integers.value(one.arguments)
+            elif name in _LAST_INDICES:
+                index, last = integers.value(one.arguments), _LAST_INDICES[name]
+                many = count(tokens, first, end, integers)
                 if not one.arguments:
                     yield one.at, f"'{name}' attribute takes one argument: write [[{name}(0)]], or leave it out"
-                elif index is not None and not 0 <= index <= _LAST_INDEX:
-                    yield one.at, f"'{name}' attribute parameter is out of bounds: must be between 0 and {_LAST_INDEX}"
-                elif (name, index) in places and "function_constant" not in found:
-                    yield (
-                        one.at,
-                        f"cannot reserve '{name}' resource location at index {index}: another parameter has it",
-                    )
+                elif index is not None and not 0 <= index <= last + 1 - many:
+                    yield one.at, f"'{name}' attribute parameter is out of bounds: must be between 0 and {last}"
                 elif index is not None and "function_constant" not in found:
-                    places.add((name, index))
+                    wanted = {(name, index + nth) for nth in range(many)}
+                    if taken := min(wanted & places, default=None):
+                        yield (
+                            one.at,
+                            f"cannot reserve '{name}' resource location at index {taken[1]}: another parameter has it",
+                        )
+                    places |= wanted
             if name in _POSITIONS and kind in _POSITION:
                 if before is not None and _POSITION[kind] != _POSITION[before[1]]:
                     yield first, _MIXED.format(*before, name, kind)

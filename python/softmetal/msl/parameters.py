@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from metal_dlpack.language import attributes
 from metal_dlpack.language.diagnostics import source_error
 from metal_dlpack.language.signatures import KINDS, Written, written
 from metal_dlpack.language.tokens import Tokens, joined
@@ -15,6 +16,8 @@ from .integers import Integers
 
 #: Attributes of what each thread is told: those that the shim has an answer to.
 _OF_THE_THREAD = set(re.findall(r"^    FACT\((\w+)", (INCLUDE / "softmetal_image.h").read_text(), re.MULTILINE))
+
+_ARE_MANY = {"texture", "sampler"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +41,10 @@ def bind(tokens: Tokens, opening: int, integers: Integers, named: Mapping[str, l
 
 
 def count(tokens: Tokens, first: int, end: int, integers: Integers) -> int:
-    """How many textures or samplers `array<texture2d<float>, 4> t` is; 1 of what is no array."""
+    """How many textures or samplers `array<texture2d<float>, 4> t` is; 1 of any other parameter."""
     words = tokens.words
+    if _ARE_MANY.isdisjoint(one.name for one in attributes.within(tokens, first, end)):
+        return 1
     at = next((at for at in range(first, end) if words[at] == "array" and words[at + 1] == "<"), None)
     if at is None:
         return 1
@@ -53,7 +58,7 @@ def _free_indices(tokens: Tokens, parameters: list[Written], kind: str, integers
     for one in parameters:
         index = integers.value(one.attributes[kind]) if kind in one.attributes else None
         if index is not None:
-            many = count(tokens, one.first, one.end, integers) if kind in {"texture", "sampler"} else 1
+            many = count(tokens, one.first, one.end, integers)
             used.update(range(index, index + many))
     return (index for index in range(1 << 16) if index not in used)
 

@@ -191,7 +191,8 @@ template <class T, size_t N> struct bound<metal::array<T, N>> {
 template <class P> using bound_of = bound<metal::remove_cv_t<remove_reference_t<P>>>;
 
 template <soft_argument_kind kind, int index, int most> struct bound_argument {
-    static_assert(index >= 0 && index < most, "a texture's index is 0 to 127, a sampler's 0 to 15");
+    static_assert(index >= 0 && index < most,
+                  "a texture's index is 0 to 127, a sampler's 0 to 15");
     static constexpr bool is_argument = true;
     template <class P> SOFTMETAL_INLINE static soft_argument_facts facts(const char *name) {
         typedef typename bound_of<P>::item item;

@@ -40,8 +40,8 @@ template <class T, size_t N> struct array {
 };
 /* Elements that lie elsewhere. */
 template <class T> struct array_ref {
-    SOFTMETAL_INLINE constexpr array_ref(T *values, size_t count)
-        : values(values), count(count) {}
+    SOFTMETAL_INLINE constexpr array_ref(const T *values, size_t count)
+        : values(const_cast<T *>(values)), count(count) {}
     template <size_t N> SOFTMETAL_INLINE constexpr array_ref(array<remove_const_t<T>, N> &whole)
         : values(whole.values), count(N) {}
     template <size_t N>

@@ -126,8 +126,9 @@ template <class...> using always_void = void;
 namespace metal {
 struct sampler {
     soft_u64 softmetal_bits;
-    template <class... A, class = softmetal::always_void<decltype(softmetal::sampler_fields().set(
-                              softmetal::some<A>()))...>>
+    template <class... A,
+              class = softmetal::always_void<
+                  decltype(softmetal::sampler_fields().set(softmetal::some<A>()))...>>
     SOFTMETAL_INLINE constexpr sampler(A... given) : softmetal_bits(0) {
         softmetal::sampler_fields fields;
         (fields.set(given), ...);

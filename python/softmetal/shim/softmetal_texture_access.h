@@ -89,8 +89,8 @@ SOFTMETAL_UNSEEN float ask_level(const soft_texture *of, soft_floats at, soft_fl
 SOFTMETAL_UNSEEN pixel_place look(const soft_texture *of, uint x, uint y, uint z, uint level,
                                   soft_u32 how, const void *site) {
     pixel_place found;
-    found.nbytes = softmetal_image.runtime->texture_look(of, x, y, z, level, how, site,
-                                                         &found.address);
+    found.nbytes =
+        softmetal_image.runtime->texture_look(of, x, y, z, level, how, site, &found.address);
     return found;
 }
 struct pixel_places {
@@ -100,8 +100,9 @@ struct pixel_places {
 SOFTMETAL_UNSEEN void look_around(const soft_texture *of, soft_u64 by, soft_floats at,
                                   soft_floats level, uint slice, uint how, const void *site,
                                   pixel_places *found) {
-    found->nbytes = softmetal_image.runtime->texture_look_around(
-        of, by, at, level, slice, how, site, found->all, &found->count);
+    found->nbytes =
+        softmetal_image.runtime->texture_look_around(of, by, at, level, slice, how, site,
+                                                     found->all, &found->count);
 }
 SOFTMETAL_UNSEEN pixel_place place_at(const pixel_places *found, soft_u32 i) {
     return {i < found->count ? found->all[i] : nullptr, found->nbytes};
@@ -197,7 +198,8 @@ template <class Gradient> struct chosen_level {
     }
     SOFTMETAL_INLINE soft_floats of(const soft_texture *texture, soft_floats at) const {
         float chosen = level;
-        if (has_gradient) chosen = ask_level(texture, at, floats(gradient.along_x), floats(gradient.along_y));
+        if (has_gradient)
+            chosen = ask_level(texture, at, floats(gradient.along_x), floats(gradient.along_y));
         return soft_floats{chosen, least, 0.0f, 0.0f};
     }
 

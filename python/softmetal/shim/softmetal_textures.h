@@ -154,11 +154,13 @@ SOFTMETAL_PIXELS(cube_array)
         SOFTMETAL_PLACE(kind) return;                                                          \
         metal::atomic_store_explicit(place, color.x, SOFTMETAL_RELAXED_ORDER);                 \
     }                                                                                          \
-    SOFTMETAL_INLINE bool atomic_compare_exchange_weak(                                        \
-        SOFTMETAL_NAMED_##kind(V), vec<T, 4> *expected, vec<T, 4> desired) const {             \
+    SOFTMETAL_INLINE bool atomic_compare_exchange_weak(SOFTMETAL_NAMED_##kind(V),              \
+                                                       vec<T, 4> *expected, vec<T, 4> desired) \
+        const {                                                                                \
         SOFTMETAL_PLACE(kind) return false;                                                    \
-        return metal::atomic_compare_exchange_weak_explicit(                                   \
-            place, &expected->x, desired.x, SOFTMETAL_RELAXED_ORDER, SOFTMETAL_RELAXED_ORDER); \
+        return metal::atomic_compare_exchange_weak_explicit(place, &expected->x, desired.x,    \
+                                                            SOFTMETAL_RELAXED_ORDER,           \
+                                                            SOFTMETAL_RELAXED_ORDER);          \
     }
 #define SOFTMETAL_LONG_ATOMICS_OF(kind, V)                                                     \
     SOFTMETAL_INLINE void atomic_min(SOFTMETAL_NAMED_##kind(V), vec<T, 4> by) const {          \
@@ -253,17 +255,19 @@ SOFTMETAL_ATOMICS(cube_array)
     }
 /* A function that samples, without an option, with one, and with a least level beside it. */
 #define SOFTMETAL_SAMPLE_FORMS(kind, name, take, what, compared, ...)                          \
-    SOFTMETAL_INLINE auto name(metal::sampler s, __VA_ARGS__ SOFTMETAL_MOVE_##kind) const      \
-        SOFTMETAL_SAMPLE_AS(kind, take, what, 0, compared, first_level)                        \
-    SOFTMETAL_INLINE auto name(metal::sampler s, __VA_ARGS__,                                  \
-                               chosen_level<SOFTMETAL_GRADIENT_##kind> lod                     \
-                                   SOFTMETAL_MOVE_##kind) const                                \
-        SOFTMETAL_SAMPLE_AS(kind, take, what, 0, compared, lod.of(SOFTMETAL_OF, at))           \
-    SOFTMETAL_INLINE auto name(metal::sampler s, __VA_ARGS__,                                  \
-                               chosen_level<SOFTMETAL_GRADIENT_##kind> lod,                    \
-                               metal::min_lod_clamp least SOFTMETAL_MOVE_##kind) const         \
-        SOFTMETAL_SAMPLE_AS(kind, take, what, 0, compared,                                     \
-                            lod.not_below(least).of(SOFTMETAL_OF, at))
+    SOFTMETAL_INLINE auto name(metal::sampler s, __VA_ARGS__ SOFTMETAL_MOVE_##kind)            \
+        const SOFTMETAL_SAMPLE_AS(kind, take, what, 0, compared, first_level)                  \
+            SOFTMETAL_INLINE auto name(metal::sampler s, __VA_ARGS__,                          \
+                                       chosen_level<SOFTMETAL_GRADIENT_##kind> lod             \
+                                           SOFTMETAL_MOVE_##kind)                              \
+                const SOFTMETAL_SAMPLE_AS(kind, take, what, 0, compared,                       \
+                                          lod.of(SOFTMETAL_OF, at))                            \
+                    SOFTMETAL_INLINE auto name(metal::sampler s, __VA_ARGS__,                  \
+                                               chosen_level<SOFTMETAL_GRADIENT_##kind> lod,    \
+                                               metal::min_lod_clamp least                      \
+                                                   SOFTMETAL_MOVE_##kind)                      \
+                        const SOFTMETAL_SAMPLE_AS(kind, take, what, 0, compared,               \
+                                                  lod.not_below(least).of(SOFTMETAL_OF, at))
 #define SOFTMETAL_SAMPLES_ALONE(kind)                                                          \
     template <class T, bool is_depth, class Base> struct samples_##kind : Base {               \
         SOFTMETAL_SAMPLE_FORMS(kind, sample, (given<T, is_depth>), SOFT_SAMPLE, 0.0f,          \
@@ -273,18 +277,19 @@ SOFTMETAL_ATOMICS(cube_array)
     template <class T, bool is_depth, class Base> struct samples_##kind : Base {               \
         SOFTMETAL_SAMPLE_FORMS(kind, sample, (given<T, is_depth>), SOFT_SAMPLE, 0.0f,          \
                                SOFTMETAL_POINT_##kind)                                         \
-        SOFTMETAL_INLINE vec<T, 4> gather(metal::sampler s, SOFTMETAL_POINT_##kind             \
-                                              SOFTMETAL_MOVE_##kind,                           \
+        SOFTMETAL_INLINE vec<T, 4> gather(metal::sampler s,                                    \
+                                          SOFTMETAL_POINT_##kind SOFTMETAL_MOVE_##kind,        \
                                           metal::component of = metal::component::x) const     \
             SOFTMETAL_SAMPLE_AS(kind, color_of<T>, SOFT_GATHER, of, 0.0f, first_level)         \
     };                                                                                         \
     template <class T, class Base> struct compares_##kind : Base {                             \
         SOFTMETAL_SAMPLE_FORMS(kind, sample_compare, (given<T, true>), SOFT_COMPARE,           \
                                compare_value, SOFTMETAL_POINT_##kind, float compare_value)     \
-        SOFTMETAL_INLINE vec<T, 4> gather_compare(metal::sampler s, SOFTMETAL_POINT_##kind,    \
-                                                  float compare_value SOFTMETAL_MOVE_##kind)   \
-            const SOFTMETAL_SAMPLE_AS(kind, color_of<T>, SOFT_GATHER | SOFT_COMPARE, 0,        \
-                                      compare_value, first_level)                              \
+        SOFTMETAL_INLINE vec<T, 4>                                                             \
+        gather_compare(metal::sampler s, SOFTMETAL_POINT_##kind,                               \
+                       float compare_value SOFTMETAL_MOVE_##kind) const                        \
+            SOFTMETAL_SAMPLE_AS(kind, color_of<T>, SOFT_GATHER | SOFT_COMPARE, 0,              \
+                                compare_value, first_level)                                    \
     };
 SOFTMETAL_SAMPLES_ROW(1d)
 SOFTMETAL_SAMPLES_ROW(1d_array)
@@ -323,8 +328,9 @@ SOFTMETAL_SAMPLES(cube_array)
         : depths_##kind<T, metal::access::read> {};
 #define SOFTMETAL_DEPTH_SAMPLE_CHAIN(kind)                                                     \
     template <class T> struct depth_chain_##kind<T, metal::access::sample>                     \
-        : compares_##kind<                                                                     \
-              T, samples_##kind<T, true, depths_##kind<T, metal::access::sample>>> {};
+        : compares_##kind<T,                                                                   \
+                          samples_##kind<T, true, depths_##kind<T, metal::access::sample>>> {  \
+    };
 
 /* MTLTextureType's numbers */
 #define SOFTMETAL_FULL_CHAIN(kind, type)                                                       \

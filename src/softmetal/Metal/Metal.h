@@ -20,12 +20,12 @@
 
 #define MTL_EXTERN extern
 
-@class MTLTextureDescriptor, MTLCompileOptions, MTLFunctionConstantValues, MTLComputePipelineDescriptor,
-    MTLComputePipelineReflection;
+@class MTLTextureDescriptor, MTLCompileOptions, MTLFunctionConstantValues,
+    MTLComputePipelineDescriptor, MTLComputePipelineReflection;
 
 @protocol MTLDevice
-, MTLTexture, MTLLibrary, MTLFunction, MTLComputePipelineState, MTLCommandQueue, MTLCommandBuffer,
-    MTLBlitCommandEncoder, MTLComputeCommandEncoder;
+, MTLTexture, MTLLibrary, MTLFunction, MTLComputePipelineState, MTLCommandQueue,
+    MTLCommandBuffer, MTLBlitCommandEncoder, MTLComputeCommandEncoder;
 
 /* ---- resources ---- */
 
@@ -458,35 +458,7 @@ typedef const void *MTLCommandBufferHandler;
 - (void)endEncoding;
 @end
 
-@protocol MTLBlitCommandEncoder <MTLCommandEncoder>
-- (void)copyFromBuffer:(id<MTLBuffer>)sourceBuffer
-          sourceOffset:(NSUInteger)sourceOffset
-              toBuffer:(id<MTLBuffer>)destinationBuffer
-     destinationOffset:(NSUInteger)destinationOffset
-                  size:(NSUInteger)size;
-- (void)copyFromBuffer:(id<MTLBuffer>)sourceBuffer
-           sourceOffset:(NSUInteger)sourceOffset
-      sourceBytesPerRow:(NSUInteger)sourceBytesPerRow
-    sourceBytesPerImage:(NSUInteger)sourceBytesPerImage
-             sourceSize:(MTLSize)sourceSize
-              toTexture:(id<MTLTexture>)destinationTexture
-       destinationSlice:(NSUInteger)destinationSlice
-       destinationLevel:(NSUInteger)destinationLevel
-      destinationOrigin:(MTLOrigin)destinationOrigin;
-- (void)copyFromTexture:(id<MTLTexture>)sourceTexture
-                 sourceSlice:(NSUInteger)sourceSlice
-                 sourceLevel:(NSUInteger)sourceLevel
-                sourceOrigin:(MTLOrigin)sourceOrigin
-                  sourceSize:(MTLSize)sourceSize
-                    toBuffer:(id<MTLBuffer>)destinationBuffer
-           destinationOffset:(NSUInteger)destinationOffset
-      destinationBytesPerRow:(NSUInteger)destinationBytesPerRow
-    destinationBytesPerImage:(NSUInteger)destinationBytesPerImage;
-- (void)fillBuffer:(id<MTLBuffer>)buffer range:(NSRange)range value:(uint8_t)value;
-- (void)updateFence:(id<MTLFence>)fence;
-- (void)waitForFence:(id<MTLFence>)fence;
-@end
-
+#import <Metal/MTLBlitCommandEncoder.h>
 #import <Metal/MTLComputeCommandEncoder.h>
 
 /* ---- captures ---- */

@@ -168,8 +168,7 @@
         return;
     }
     soft_storage *storage = [self storageOf:resource for:method];
-    if (storage != NULL &&
-        !soft_dispatch_use(_dispatch, storage, isWritten)) {
+    if (storage != NULL && !soft_dispatch_use(_dispatch, storage, isWritten)) {
         [_commandBuffer lackMemory];
     }
 }
@@ -236,8 +235,8 @@ is_texture_good(const char *method, soft_texture_use *use, unsigned index,
            SOFT_DEMAND(is_seen_as(format, facts) &&
                            (!facts->is_depth || format->kind == PIXEL_DEPTH),
                        SOFT_REPORT_TEXTURE,
-                       "-[%s]: the texture at index %u is of %s, which %s does not see.", method,
-                       index, format->name, facts->name) &&
+                       "-[%s]: the texture at index %u is of %s, which %s does not see.",
+                       method, index, format->name, facts->name) &&
            SOFT_DEMAND((pixels->usage & usage) == usage, SOFT_REPORT_TEXTURE,
                        "-[%s]: the texture at index %u is made for the usage %u, and %s wants "
                        "%lu.",

@@ -207,11 +207,11 @@ is_box_good(const char *method, const soft_pixels *pixels, MTLOrigin origin, MTL
             NSUInteger slice, NSUInteger level, const NSUInteger bytes[3])
 {
     if (pixels == NULL ||
-        !SOFT_DEMAND(level < pixels->as.levels && slice < pixels->as.slices,
-                     SOFT_REPORT_BLIT_RANGE,
-                     "-[%s]: the texture has %u slices and %u levels, and no slice %lu of level "
-                     "%lu.",
-                     method, pixels->as.slices, pixels->as.levels, slice, level)) {
+        !SOFT_DEMAND(
+            level < pixels->as.levels && slice < pixels->as.slices, SOFT_REPORT_BLIT_RANGE,
+            "-[%s]: the texture has %u slices and %u levels, and no slice %lu of level "
+            "%lu.",
+            method, pixels->as.slices, pixels->as.levels, slice, level)) {
         return NO;
     }
     const NSUInteger ends[] = {origin.x + size.width, origin.y + size.height,
@@ -220,8 +220,8 @@ is_box_good(const char *method, const soft_pixels *pixels, MTLOrigin origin, MTL
     for (int axis = 0; axis < 3; axis++) {
         NSUInteger extent = extents[axis] >> level == 0 ? 1 : extents[axis] >> level;
         if (!SOFT_DEMAND(ends[axis] <= extent, SOFT_REPORT_BLIT_RANGE,
-                         "-[%s]: the box ends at %lu, and axis %d of the texture at %lu.", method,
-                         ends[axis], axis, extent)) {
+                         "-[%s]: the box ends at %lu, and axis %d of the texture at %lu.",
+                         method, ends[axis], axis, extent)) {
             return NO;
         }
     }
@@ -238,9 +238,10 @@ is_box_good(const char *method, const soft_pixels *pixels, MTLOrigin origin, MTL
                        "-[%s]: a row of the buffer (%lu bytes) is shorter than one of the box "
                        "(%lu).",
                        method, bytes[1], row) &&
-           SOFT_DEMAND(size.depth == 1 || bytes[2] >= image, SOFT_REPORT_BLIT_RANGE,
-                       "-[%s]: an image of the buffer (%lu bytes) is shorter than its rows (%lu).",
-                       method, bytes[2], image);
+           SOFT_DEMAND(
+               size.depth == 1 || bytes[2] >= image, SOFT_REPORT_BLIT_RANGE,
+               "-[%s]: an image of the buffer (%lu bytes) is shorter than its rows (%lu).",
+               method, bytes[2], image);
 }
 
 /* `command` has its kind, the buffer's storage and the offsets of both sides. */
@@ -301,9 +302,9 @@ box_nbytes(const soft_pixels *pixels, MTLSize size, const NSUInteger bytes[3])
                    box_nbytes(pixels, sourceSize, bytes))) {
         return;
     }
-    size_t offset = soft_pixels_offset(pixels, destinationLevel, destinationOrigin.x,
-                                       destinationOrigin.y,
-                                       destinationOrigin.z + destinationSlice);
+    size_t offset =
+        soft_pixels_offset(pixels, destinationLevel, destinationOrigin.x, destinationOrigin.y,
+                           destinationOrigin.z + destinationSlice);
     [self addBox:sourceSize
         ofTexture:pixels
             level:destinationLevel

@@ -17,9 +17,9 @@
 #include "softmetal/gpu/event.h"
 #include "softmetal/gpu/kernel.h"
 #include "softmetal/gpu/lane.h"
+#include "softmetal/gpu/pixels.h"
 #include "softmetal/gpu/program.h"
 #include "softmetal/gpu/soft_storage.h"
-#include "softmetal/gpu/pixels.h"
 
 /* A number of a descriptor: GCC synthesizes setters that it then warns of. */
 #define SOFT_ATTRIBUTE(type, name, Name) \
@@ -114,10 +114,11 @@ soft_device_is_same(const SoftMetalDevice *one, const SoftMetalDevice *two)
 /* Shared by linear textures of all formats; of Apple's GPUs in Macs.  SPEC dxmt issue 31 */
 #define SOFT_LINEAR_ALIGNMENT 16
 
-/* Each is +1, or nil: after a report, or where there is no memory. */
-SoftMetalBuffer *soft_device_make_memory(SoftMetalDevice *device, NSUInteger nbytes,
-                                         MTLResourceOptions options);
-SoftMetalTexture *soft_texture_make(SoftMetalDevice *device, MTLTextureDescriptor *descriptor);
+/* What a descriptor asks of a device, and where its pixels lie; NO after a report. */
+BOOL soft_texture_describe(MTLTextureDescriptor *descriptor, soft_texture *as);
+/* Each is +1, or nil: after a report, or where there is no memory.  The first takes over `memory`, which may be nil. */
+SoftMetalTexture *soft_texture_make(SoftMetalBuffer *memory, const soft_texture *as,
+                                    MTLTextureUsage usage);
 SoftMetalTexture *soft_texture_make_linear(SoftMetalBuffer *buffer,
                                            MTLTextureDescriptor *descriptor, NSUInteger offset,
                                            NSUInteger row_nbytes);

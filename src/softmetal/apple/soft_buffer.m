@@ -138,7 +138,7 @@
 
 /* ---- what a program says about its CPU's use of Metal's memory ---- */
 
-/* Of a texture those of its bytes; NULL if it is neither of the software Metal. */
+/* A texture's is that of its bytes; NULL if it is neither a texture nor a buffer of the software Metal. */
 static soft_storage *
 storage_of(const void *buffer)
 {

@@ -431,20 +431,17 @@ make_pipeline(const char *method, id<MTLFunction> function, NSError **error)
     return made;
 }
 
-SoftMetalBuffer *
-soft_device_make_memory(SoftMetalDevice *device, NSUInteger nbytes, MTLResourceOptions options)
-{
-    return nbytes > soft_settings_get(SOFT_MAX_BUFFER_LENGTH)
-               ? nil
-               : make_buffer(device, nbytes, NULL, NO, options);
-}
-
 - (id<MTLTexture>)newTextureWithDescriptor:(MTLTextureDescriptor *)descriptor
 {
     SOFT_CALLED();
-    return may_make("newTextureWithDescriptor:", SOFT_FAIL_TEXTURE)
-               ? soft_texture_make(self, descriptor)
-               : nil;
+    soft_texture as;
+    if (!may_make("newTextureWithDescriptor:", SOFT_FAIL_TEXTURE) ||
+        !soft_texture_describe(descriptor, &as) || as.nbytes > [self maxBufferLength]) {
+        return nil;
+    }
+    MTLResourceOptions options = [descriptor storageMode] << MTLResourceStorageModeShift;
+    return soft_texture_make(make_buffer(self, as.nbytes, NULL, NO, options), &as,
+                             [descriptor usage]);
 }
 
 - (NSUInteger)minimumLinearTextureAlignmentForPixelFormat:(MTLPixelFormat)format

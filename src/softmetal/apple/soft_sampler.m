@@ -106,12 +106,13 @@ soft_sampler_make(SoftMetalDevice *device, MTLSamplerDescriptor *descriptor)
     SoftMetalSampler *sampler = is_good(descriptor) ? [[SoftMetalSampler alloc] init] : nil;
     if (sampler != nil) {
         sampler->_device = [device retain];
-        sampler->_packed = SOFT_SAMPLER(
-            [descriptor minFilter], [descriptor magFilter], [descriptor mipFilter],
-            [descriptor sAddressMode], [descriptor tAddressMode], [descriptor rAddressMode],
-            ![descriptor normalizedCoordinates], [descriptor compareFunction],
-            [descriptor borderColor], [descriptor maxAnisotropy],
-            pack_level([descriptor lodMinClamp]), pack_level([descriptor lodMaxClamp]));
+        sampler->_packed =
+            SOFT_SAMPLER([descriptor minFilter], [descriptor magFilter], [descriptor mipFilter],
+                         [descriptor sAddressMode], [descriptor tAddressMode],
+                         [descriptor rAddressMode], ![descriptor normalizedCoordinates],
+                         [descriptor compareFunction], [descriptor borderColor],
+                         [descriptor maxAnisotropy], pack_level([descriptor lodMinClamp]),
+                         pack_level([descriptor lodMaxClamp]));
     }
     return sampler;
 }

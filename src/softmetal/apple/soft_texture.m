@@ -1,7 +1,7 @@
 /* soft_texture.m: MTLTexture and its descriptor.
  *
  * Owns:    a texture the buffer that its bytes are in: somebody's, or one that nobody else has.
- * Calls:   pixels.h, soft_device.m for memory, validation.h.
+ * Calls:   pixels.h, validation.h.
  * Threads: any; a texture never changes.
  */
 #import "softmetal/apple/objects.h"
@@ -102,8 +102,9 @@ is_descriptor_good(const char *method, MTLTextureDescriptor *descriptor)
                        [descriptor pixelFormat]) &&
            SOFT_DEMAND([descriptor textureType] <= MTLTextureTypeTextureBuffer &&
                            [descriptor textureType] != 4 && [descriptor textureType] != 8,
-                       SOFT_REPORT_TEXTURE, "-[%s]: the software Metal has no texture type %lu.",
-                       method, [descriptor textureType]) &&
+                       SOFT_REPORT_TEXTURE,
+                       "-[%s]: the software Metal has no texture type %lu.", method,
+                       [descriptor textureType]) &&
            SOFT_DEMAND([descriptor storageMode] <= MTLStorageModePrivate, SOFT_REPORT_TEXTURE,
                        "-[%s]: the software Metal has no textures of storage mode %lu.", method,
                        [descriptor storageMode]) &&
@@ -157,24 +158,25 @@ describe(MTLTextureDescriptor *descriptor)
     [super dealloc];
 }
 
-SoftMetalTexture *
-soft_texture_make(SoftMetalDevice *device, MTLTextureDescriptor *descriptor)
+BOOL
+soft_texture_describe(MTLTextureDescriptor *descriptor, soft_texture *as)
 {
-    const char *method = "MTLDevice newTextureWithDescriptor:";
-    if (!is_descriptor_good(method, descriptor)) {
-        return nil;
+    if (!is_descriptor_good("MTLDevice newTextureWithDescriptor:", descriptor)) {
+        return NO;
     }
-    soft_texture as = describe(descriptor);
-    soft_texture_lay_out(&as, pixel_format_nbytes(pixel_format_of_number(as.format)), 1);
-    MTLResourceOptions options = [descriptor storageMode] << MTLResourceStorageModeShift;
-    SoftMetalBuffer *memory = soft_device_make_memory(device, as.nbytes, options);
-    if (memory == nil) {
-        return nil;
-    }
-    SoftMetalTexture *texture = [[SoftMetalTexture alloc] initWithMemory:memory
-                                                                      as:&as
-                                                                  offset:0
-                                                                   usage:[descriptor usage]];
+    *as = describe(descriptor);
+    soft_texture_lay_out(as, pixel_format_nbytes(pixel_format_of_number(as->format)), 1);
+    return YES;
+}
+
+SoftMetalTexture *
+soft_texture_make(SoftMetalBuffer *memory, const soft_texture *as, MTLTextureUsage usage)
+{
+    SoftMetalTexture *texture = memory == nil ? nil
+                                              : [[SoftMetalTexture alloc] initWithMemory:memory
+                                                                                      as:as
+                                                                                  offset:0
+                                                                                   usage:usage];
     [memory release];
     return texture;
 }
@@ -196,11 +198,12 @@ is_place_good(const char *method, const SoftMetalBuffer *buffer,
            SOFT_DEMAND(row_nbytes >= least, SOFT_REPORT_TEXTURE,
                        "-[%s]: the bytes of a row (%lu) are fewer than its pixels' (%lu).",
                        method, row_nbytes, least) &&
-           SOFT_DEMAND(offset <= buffer->_storage->nbytes &&
-                           nbytes <= buffer->_storage->nbytes - offset,
-                       SOFT_REPORT_TEXTURE,
-                       "-[%s]: the texture (%lu + %lu bytes) passes the end of the buffer (%zu).",
-                       method, offset, nbytes, buffer->_storage->nbytes);
+           SOFT_DEMAND(
+               offset <= buffer->_storage->nbytes &&
+                   nbytes <= buffer->_storage->nbytes - offset,
+               SOFT_REPORT_TEXTURE,
+               "-[%s]: the texture (%lu + %lu bytes) passes the end of the buffer (%zu).",
+               method, offset, nbytes, buffer->_storage->nbytes);
 }
 
 static BOOL
@@ -240,7 +243,8 @@ soft_texture_make_linear(SoftMetalBuffer *buffer, MTLTextureDescriptor *descript
         return nil;
     }
     soft_texture as = describe(descriptor);
-    soft_texture_lay_out(&as, pixel_format_nbytes(pixel_format_of_number(as.format)), row_nbytes);
+    soft_texture_lay_out(&as, pixel_format_nbytes(pixel_format_of_number(as.format)),
+                         row_nbytes);
     /* to the last pixel: what is behind it in its row may be somebody else's */
     as.nbytes -= row_nbytes - as.width * pixel_format_nbytes(pixel_format_of_number(as.format));
     SoftMetalTexture *texture = [[SoftMetalTexture alloc] initWithMemory:buffer

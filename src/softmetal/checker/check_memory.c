@@ -10,6 +10,7 @@
 
 #include <stdlib.h>
 
+#include "arithmetic/pixel_format.h"
 #include "softmetal/fiber.h"
 
 /* An address so far from everything is nobody's overrun. */
@@ -39,6 +40,25 @@ add_view(soft_check *check, uint32_t index)
         .number = index,
         .given = soft_given_find(launch, index),
     };
+}
+
+/* What an item of it begins at a multiple of: a texture's is a pixel. */
+static unsigned
+alignment_of(const soft_check *check, const soft_range *range)
+{
+    const soft_launch *launch = check->launch.launch;
+    uint32_t index = range->number - SOFT_FIRST_TEXTURE;
+    if (range->memory == SOFT_TEXTURE_MEMORY) {
+        const soft_texture *texture = launch->textures != NULL && index < SOFT_MOST_TEXTURES
+                                          ? launch->textures[index]
+                                          : NULL;
+        const pixel_format *format =
+            texture == NULL ? NULL : pixel_format_of_number(texture->format);
+        return format == NULL ? 1 : (unsigned)pixel_format_nbytes(format);
+    }
+    const soft_argument_facts *facts =
+        soft_facts_find(check->launch.image, SOFT_ARGUMENT_BUFFER, range->number);
+    return facts == NULL ? 4 : facts->alignment;
 }
 
 static void
@@ -82,13 +102,11 @@ open_shadow(soft_check *check, soft_range *view)
              other++) {
             if (other->shadow == NULL &&
                 (other == view || (other->base < high && other->base + other->nbytes > low))) {
-                const soft_argument_facts *facts =
-                    soft_facts_find(check->launch.image, SOFT_ARGUMENT_BUFFER, other->number);
                 other->shadow = shadow;
                 is_watched |= other->is_writable || other->fresh != NULL;
                 low = smaller(low, other->base);
                 high = larger(high, other->base + other->nbytes);
-                alignment = (unsigned)smaller(alignment, facts == NULL ? 4 : facts->alignment);
+                alignment = (unsigned)smaller(alignment, alignment_of(check, other));
                 has_grown = true;
             }
         }

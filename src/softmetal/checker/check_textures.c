@@ -14,8 +14,7 @@ range_of(const soft_check *check, const soft_texture *texture)
 {
     for (int i = 0; texture != NULL && i < check->view_count; i++) {
         const soft_range *range = &check->ranges[i];
-        if (range->memory == SOFT_TEXTURE_MEMORY &&
-            range->base == (uintptr_t)texture->pixels) {
+        if (range->memory == SOFT_TEXTURE_MEMORY && range->base == (uintptr_t)texture->pixels) {
             return range;
         }
     }
@@ -52,7 +51,8 @@ halved(soft_u32 side, soft_u32 level)
 }
 
 static soft_finding
-refuse(const soft_check *check, const soft_texture *texture, const soft_u32 at[4], bool is_write)
+refuse(const soft_check *check, const soft_texture *texture, const soft_u32 at[4],
+       bool is_write)
 {
     if (texture == NULL) {
         return (soft_finding){.kind = SOFT_FOUND_NO_TEXTURE, .memory = missing_texture(check)};
@@ -68,8 +68,7 @@ refuse(const soft_check *check, const soft_texture *texture, const soft_u32 at[4
     if (at[3] < texture->levels) {
         found.sides[0] = halved(texture->width, at[3]);
         found.sides[1] = halved(texture->height, at[3]);
-        found.sides[2] =
-            texture->slices > 1 ? texture->slices : halved(texture->depth, at[3]);
+        found.sides[2] = texture->slices > 1 ? texture->slices : halved(texture->depth, at[3]);
     }
     return found;
 }
@@ -129,8 +128,10 @@ soft_textures_touch(soft_check *check, const soft_texture *texture, uintptr_t pl
         look_for_fence(check, texture, place, write, site);
     }
     else if (!(how & SOFT_ACCESS_ATOMIC)) {
-        *write = (soft_pixel_write){
-            .at = place, .thread = check->watch->thread, .era = check->pixel_era, .site = site};
+        *write = (soft_pixel_write){.at = place,
+                                    .thread = check->watch->thread,
+                                    .era = check->pixel_era,
+                                    .site = site};
     }
 }
 

@@ -215,14 +215,13 @@ describe_pixel(const soft_finding *finding, const char *name, char text[SOFT_TEX
     if (sides[0] != 0) {
         snprintf(size, sizeof size, "is %u by %u by %u there", sides[0], sides[1], sides[2]);
     }
-    snprintf(
-        text, SOFT_TEXT_NBYTES,
-        "a thread %s outside of %s: pixel (%u,%u,%u) of level %u, which %s; %s",
-        finding->is_write[0] ? "writes" : "reads",
-        finding->memory.is_known ? name : "a texture", (uint32_t)finding->first,
-        (uint32_t)(finding->first >> 32), (uint32_t)finding->second,
-        (uint32_t)(finding->second >> 32), size,
-        finding->is_write[0] ? "the write is dropped" : "zeros are read");
+    snprintf(text, SOFT_TEXT_NBYTES,
+             "a thread %s outside of %s: pixel (%u,%u,%u) of level %u, which %s; %s",
+             finding->is_write[0] ? "writes" : "reads",
+             finding->memory.is_known ? name : "a texture", (uint32_t)finding->first,
+             (uint32_t)(finding->first >> 32), (uint32_t)finding->second,
+             (uint32_t)(finding->second >> 32), size,
+             finding->is_write[0] ? "the write is dropped" : "zeros are read");
 }
 
 static void

@@ -13,8 +13,8 @@
 #include <stddef.h>
 
 #include "softmetal/checker/checked_launch.h"
-#include "softmetal/gpu/soft_storage.h"
 #include "softmetal/gpu/pixels.h"
+#include "softmetal/gpu/soft_storage.h"
 #include "softmetal/kernels/image.h"
 #include "softmetal/softmetal.h"
 

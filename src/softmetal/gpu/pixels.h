@@ -49,14 +49,16 @@ typedef struct soft_texture_use {
 typedef struct soft_textures {
     soft_texture_use *uses; /* owned */
     size_t count, capacity;
-    soft_u64 *samplers;  /* owned; SOFT_MOST_SAMPLERS; NULL: there is none */
+    soft_u64 *samplers;      /* owned; SOFT_MOST_SAMPLERS; NULL: there is none */
     soft_u32 which_samplers; /* bit i: one is at index i */
 } soft_textures;
 
 /* Each is false where there is no memory.  NULL: nothing is at the index any more. */
 bool soft_textures_set(soft_textures *textures, unsigned index, soft_pixels *pixels);
-bool soft_textures_set_sampler(soft_textures *textures, unsigned index, const soft_u64 *sampler);
-soft_texture_use *soft_textures_at(const soft_textures *textures, unsigned index); /* NULL: nothing */
+bool soft_textures_set_sampler(soft_textures *textures, unsigned index,
+                               const soft_u64 *sampler);
+soft_texture_use *soft_textures_at(const soft_textures *textures,
+                                   unsigned index); /* NULL: nothing */
 /* Make a copy's lists its own; false: it has none. */
 bool soft_textures_split(soft_textures *copy);
 void soft_textures_clear(soft_textures *textures);

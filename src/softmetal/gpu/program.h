@@ -20,10 +20,11 @@
 
 typedef enum { SOFT_COPY, SOFT_COPY_BOX, SOFT_FILL, SOFT_DISPATCH } soft_command_kind;
 
-/* Of a copy to or from a texture: rows that lie apart. */
+/* What a copy to or from a texture moves: rows that lie apart. */
 typedef struct soft_box {
     size_t row_nbytes, rows, images;
-    size_t source_row, source_image, destination_row, destination_image; /* from one to the next */
+    size_t source_row, source_image, destination_row,
+        destination_image; /* from one to the next */
 } soft_box;
 
 typedef struct soft_command {

@@ -218,8 +218,7 @@ soft_texture_pixel(const soft_texture *texture, soft_u32 x, soft_u32 y, soft_u32
 {
     const pixel_format *format =
         texture == NULL ? NULL : pixel_format_of_number(texture->format);
-    return format == NULL ? NULL
-                          : find(texture, pixel_format_nbytes(format), x, y, z, level);
+    return format == NULL ? NULL : find(texture, pixel_format_nbytes(format), x, y, z, level);
 }
 
 soft_pixel
@@ -246,9 +245,8 @@ soft_texture_place(const soft_texture *texture, soft_u32 x, soft_u32 y, soft_u32
                    soft_u32 nbytes)
 {
     soft_u8 *bytes = soft_texture_pixel(texture, x, y, z, 0);
-    bool is_fitting =
-        bytes != NULL &&
-        pixel_format_nbytes(pixel_format_of_number(texture->format)) == nbytes &&
-        (uintptr_t)bytes % nbytes == 0;
+    bool is_fitting = bytes != NULL &&
+                      pixel_format_nbytes(pixel_format_of_number(texture->format)) == nbytes &&
+                      (uintptr_t)bytes % nbytes == 0;
     return is_fitting ? bytes : NULL;
 }

@@ -279,7 +279,7 @@ chosen_level(soft_u64 sampler, soft_floats level)
     float bias = (float)((int64_t)sampler >> SOFT_BIAS_SHIFT) / 4.0f;
     float chosen = fmaxf(level[0] + bias, level[1]);
     chosen = isnan(chosen) ? 0.0f : fminf(fmaxf(chosen, least), most);
-    
+
     return chosen;
 }
 
@@ -321,7 +321,8 @@ soft_texture_find(const soft_texture *texture, soft_u64 sampler, soft_floats at,
         return;
     }
     float where[3] = {at[0], at[1], at[2]};
-    unsigned face = is_cube(texture) ? project((const float[3]){at[0], at[1], at[2]}, where) : 0;
+    unsigned face =
+        is_cube(texture) ? project((const float[3]){at[0], at[1], at[2]}, where) : 0;
     slice = slice_of(texture, slice, face);
     float chosen = (how & SOFT_GATHER) != 0 ? 0.0f : chosen_level(sampler, level);
     unsigned kind = pixel_format_of_number(texture->format)->kind;
@@ -374,8 +375,7 @@ soft_texture_level(const soft_texture *texture, soft_floats at, soft_floats alon
         return 0.0f;
     }
     const float where[3] = {at[0], at[1], at[2]};
-    return log2f(
-        fmaxf(length_of(texture, where, along_x), length_of(texture, where, along_y)));
+    return log2f(fmaxf(length_of(texture, where, along_x), length_of(texture, where, along_y)));
 }
 
 /* ---- from pixels to what a kernel is given ---- */
@@ -434,8 +434,8 @@ value_of(const pixel_format *format, soft_u64 sampler, const soft_u8 *pixel, sof
     soft_pixel value =
         pixel == NULL ? border(format, sampler) : soft_texture_decode(format, pixel);
     if ((how & SOFT_COMPARE) != 0) {
-        value[0] = as_bits(compares(field(sampler, 14, 3), at[3], as_float(value[0])) ? 1.0f
-                                                                                      : 0.0f);
+        value[0] =
+            as_bits(compares(field(sampler, 14, 3), at[3], as_float(value[0])) ? 1.0f : 0.0f);
     }
     return value;
 }

@@ -157,7 +157,9 @@ def check_enums(ours: Declared):
 def encode(type_name: str) -> str:
     if type_name.startswith("id") or type_name.endswith("*"):
         return "@"
-    return {"NSUInteger": "Q", "NSInteger": "q", "NSRange": "{_NSRange=QQ}", "void": "v", "BOOL": "Z", "uint64_t": "Q"}[type_name]
+    return {"NSUInteger": "Q", "NSInteger": "q", "NSRange": "{_NSRange=QQ}", "void": "v", "BOOL": "Z", "uint64_t": "Q"}[
+        type_name
+    ]
 
 
 def check_functions(ours: Declared):

@@ -1,0 +1,376 @@
+"""Samples of textures in kernels against a plain reference in NumPy: filters, address modes, levels, cubes, gathers."""
+
+import ctypes
+import itertools
+
+import numpy as np
+import pytest
+from machine import IS_MAC
+
+import metal_dlpack as md
+
+METAL = "#include <metal_stdlib>\nusing namespace metal;\n"
+#: Metal's filters have eight bits of a pixel's fraction.
+ATOL = 0.02 if IS_MAC else 2e-5
+COUNT = 96
+
+#: kind: the shape before the channels; the axes of a coordinate, last first; how a thread samples at `p`, `k` its slice.
+KINDS = {
+    "1d": ((7,), 1, "t.sample(s, p.x)"),
+    "1d_array": ((3, 7), 1, "t.sample(s, p.x, k)"),
+    "2d": ((5, 7), 2, "t.sample(s, p.xy)"),
+    "2d_array": ((3, 5, 7), 2, "t.sample(s, p.xy, k)"),
+    "3d": ((4, 5, 7), 3, "t.sample(s, p)"),
+}
+MODES = ("clamp_to_edge", "repeat", "mirrored_repeat", "clamp_to_zero", "clamp_to_border")
+SOURCE = """{before}
+kernel void f(texture{kind}<float> t, {sampler} device const packed_float3 *at, device float4 *out,
+              uint i [[thread_position_in_grid]]) {{
+    {constexpr} float3 p = at[i]; uint k = i % 4; out[i] = {call};
+}}"""
+
+
+def rng_for(*words):
+    return np.random.default_rng(list(" ".join(words).encode()))
+
+
+def sampled(kind, values, at, call, sampler, before="", **more):
+    """What a kernel samples: a constexpr sampler's words, or a Sampler."""
+    is_given = not isinstance(sampler, str)
+    source = SOURCE.format(
+        before=before, kind=kind, call=call, sampler="sampler s," if is_given else "",
+        constexpr="" if is_given else f"constexpr sampler s({sampler});",
+    )  # fmt: skip
+    out = md.zeros((len(at), 4))
+    texture = md.texture(md.asarray(values), kind=kind, copy=True, **more)
+    md.kernel(METAL + source, "f")(texture, *([sampler] if is_given else []), md.asarray(at), out, threads=len(at))
+    return np.asarray(out)
+
+
+# ---- the reference ----
+
+
+def wrapped(at, side, mode):
+    """A pixel's place along one axis; None: the border."""
+    if mode == "repeat":
+        return at % side
+    if mode == "mirrored_repeat":
+        at %= 2 * side
+        return min(at, 2 * side - 1 - at)
+    if mode == "clamp_to_edge":
+        return min(max(at, 0), side - 1)
+    return at if 0 <= at < side else None
+
+
+def pixel(image, place, modes, border):
+    """place: x, y, z; image: (z, y, x, channels)."""
+    found = [wrapped(at, side, mode) for at, side, mode in zip(place, image.shape[-2::-1], modes, strict=True)]
+    return border if None in found else image[tuple(found[::-1])].astype(np.float64)
+
+
+def corners(image, u):
+    """What a linear filter takes: (place, weight)."""
+    low = [int(np.floor(x - 0.5)) for x in u]
+    part = [x - 0.5 - begin for x, begin in zip(u, low, strict=True)]
+    for up in itertools.product((0, 1), repeat=len(u)):
+        weight = np.prod([f if one else 1 - f for one, f in zip(up, part, strict=True)])
+        yield tuple(begin + one for begin, one in zip(low, up, strict=True)), weight
+
+
+def reference(image, p, is_linear, modes, border=(0, 0, 0, 0), is_pixel=False):
+    u = [float(x) * (1 if is_pixel else side) for x, side in zip(p, image.shape[-2::-1], strict=False)]
+    if not is_linear:
+        return pixel(image, [int(np.floor(x)) for x in u], modes, np.array(border))
+    return sum(weight * pixel(image, place, modes, np.array(border)) for place, weight in corners(image, u))
+
+
+def slices(kind, values):
+    return values if kind.endswith("_array") else values[None]
+
+
+def far_from_edges(at, shape, axes):
+    """Nearest pixels are told apart only where no rounding can decide."""
+    sides = np.array(shape[::-1][:axes])
+    u = at[:, :axes] * sides
+    near = np.abs(u - np.round(u)) < 1e-2
+    at[:, :axes] += np.where(near, 0.03 / sides, 0).astype(np.float32)
+    return at
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("by", ["nearest", "linear"])
+@pytest.mark.some(10)
+def test_a_sample_is_the_reference(kind, mode, by):
+    shape, axes, call = KINDS[kind]
+    rng = rng_for(kind, mode, by)
+    values = rng.random((*shape, 4)).astype(np.float32)
+    at = far_from_edges(rng.uniform(-2.5, 3.5, (COUNT, 3)).astype(np.float32), shape, axes)
+    border = (1, 1, 1, 1) if mode == "clamp_to_border" else (0, 0, 0, 0)
+    found = sampled(kind, values, at, call, md.sampler(by, address=mode, border="opaque_white"))
+    every = slices(kind, values)
+    for i, p in enumerate(at):
+        image = every[min(i % 4, len(every) - 1)]
+        expected = reference(image, p[:axes], by == "linear", [mode] * axes, border)
+        np.testing.assert_allclose(found[i], expected, atol=ATOL, err_msg=str(p))
+
+
+@pytest.mark.parametrize("mode", ["clamp_to_edge", "clamp_to_zero"])
+@pytest.mark.parametrize("by", ["nearest", "linear"])
+def test_coordinates_in_pixels_and_an_address_for_each_axis(mode, by):
+    rng = rng_for("pixels", mode, by)
+    values = rng.random((5, 7, 4)).astype(np.float32)
+    at = rng.uniform(-3, 9, (COUNT, 3)).astype(np.float32)
+    found = sampled("2d", values, at, "t.sample(s, p.xy)", f"coord::pixel, filter::{by}, t_address::{mode}")
+    for i, p in enumerate(at):
+        expected = reference(values, p[:2], by == "linear", ["clamp_to_edge", mode], is_pixel=True)
+        np.testing.assert_allclose(found[i], expected, atol=ATOL)
+
+
+@pytest.mark.parametrize("by", ["nearest", "linear"])
+def test_a_sampler_that_is_given_does_as_one_in_the_source(by):
+    rng = rng_for("given", by)
+    values = rng.random((5, 7, 4)).astype(np.float32)
+    at = far_from_edges(rng.uniform(-2, 3, (COUNT, 3)).astype(np.float32), (5, 7), 2)
+    for mode in ("clamp_to_edge", "repeat", "mirrored_repeat"):
+        given = sampled("2d", values, at, "t.sample(s, p.xy)", md.sampler(by, address=mode))
+        written = sampled("2d", values, at, "t.sample(s, p.xy)", f"filter::{by}, address::{mode}")
+        np.testing.assert_allclose(given, written, atol=1e-6)
+
+
+def test_what_a_format_lacks_is_opaque_at_the_border_too():
+    values = np.full((2, 2), 0.5, np.float32)
+    at = np.array([[0.5, 0.5, 0], [3, 3, 0]], np.float32)
+    found = sampled("2d", values, at, "t.sample(s, p.xy)", "address::clamp_to_zero")
+    assert found.tolist() == [[0.5, 0, 0, 1], [0, 0, 0, 1]]
+
+
+def test_offsets_move_by_whole_pixels():
+    rng = rng_for("offset")
+    values = rng.random((5, 7, 4)).astype(np.float32)
+    at = rng.uniform(0, 1, (COUNT, 3)).astype(np.float32)
+    plain = sampled("2d", values, at, "t.sample(s, p.xy, int2(-3, 2))", "filter::linear, address::repeat")
+    for i, p in enumerate(at):
+        moved = (p[0] - 3 / 7, p[1] + 2 / 5)
+        np.testing.assert_allclose(plain[i], reference(values, moved, True, ["repeat"] * 2), atol=ATOL)
+
+
+def test_least_and_greatest_of_the_pixels_around():
+    rng = rng_for("reduction")
+    values = rng.random((5, 7, 4)).astype(np.float32)
+    at = rng.uniform(0.1, 0.9, (COUNT, 3)).astype(np.float32)
+    for word, by in (("minimum", np.min), ("maximum", np.max)):
+        found = sampled("2d", values, at, "t.sample(s, p.xy)", f"filter::linear, reduction::{word}")
+        for i, p in enumerate(at):
+            around = [pixel(values, q, ["clamp_to_edge"] * 2, None) for q, _ in corners(values, p[:2] * (7, 5))]
+            np.testing.assert_allclose(found[i], by(around, axis=0), atol=1e-6)
+
+
+# ---- gathers and comparisons ----
+
+
+@pytest.mark.parametrize("component", range(4))
+def test_a_gather_has_the_four_pixels_in_its_order(component):
+    rng = rng_for("gather", str(component))
+    values = rng.random((5, 7, 4)).astype(np.float32)
+    at = rng.uniform(-1, 2, (COUNT, 3)).astype(np.float32)
+    call = f"t.gather(s, p.xy, int2(0), component::{'xyzw'[component]})"
+    found = sampled("2d", values, at, call, "address::repeat")
+    for i, p in enumerate(at):
+        around = [pixel(values, q, ["repeat"] * 2, None)[component] for q, _ in corners(values, p[:2] * (7, 5))]
+        expected = [
+            around[2 * 0 + 1],
+            around[2 * 1 + 1],
+            around[2 * 1 + 0],
+            around[0],
+        ]  # (x0,y1), (x1,y1), (x1,y0), (x0,y0)
+        np.testing.assert_allclose(found[i], expected, atol=1e-6)
+
+
+COMPARISONS = {
+    "less": np.less, "less_equal": np.less_equal, "greater": np.greater, "greater_equal": np.greater_equal,
+    "equal": np.equal, "not_equal": np.not_equal, "never": lambda a, b: False, "always": lambda a, b: True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_depths_are_compared_before_they_are_filtered(name):
+    rng = rng_for("compare", name)
+    values = rng.integers(0, 4, (5, 7)).astype(np.float32) / 4
+    at = rng.uniform(0, 1, (COUNT, 3)).astype(np.float32)
+    at[:, 2] = rng.integers(0, 4, COUNT) / 4
+    source = f"""kernel void f(depth2d<float> t, device const packed_float3 *at, device float4 *out, device float4 *all,
+                               uint i [[thread_position_in_grid]]) {{
+        constexpr sampler s(compare_func::{name}, filter::linear);
+        constexpr sampler n(compare_func::{name});
+        float3 p = at[i];
+        out[i] = float4(t.sample_compare(s, p.xy, p.z), t.sample_compare(n, p.xy, p.z, level(0)), t.sample(s, p.xy), t.read(uint2(1, 2)));
+        all[i] = t.gather_compare(s, p.xy, p.z);
+    }}"""
+    out, every = md.zeros((COUNT, 4)), md.zeros((COUNT, 4))
+    texture = md.texture(md.asarray(values), "depth32Float", copy=True)
+    md.kernel(METAL + source, "f")(texture, md.asarray(at), out, every, threads=COUNT)
+    edge, compare = ["clamp_to_edge"] * 2, COMPARISONS[name]
+    for i, p in enumerate(at):
+        taken = [
+            (float(compare(p[2], pixel(values[..., None], q, edge, None)[0])), w)
+            for q, w in corners(values[..., None], p[:2] * (7, 5))
+        ]
+        near = compare(p[2], reference(values[..., None], p[:2], False, edge)[0])
+        depth = reference(values[..., None], p[:2], True, edge)[0]
+        np.testing.assert_allclose(
+            np.asarray(out)[i], [sum(v * w for v, w in taken), near, depth, values[2, 1]], atol=ATOL
+        )
+        assert np.asarray(every)[i].tolist() == [taken[k][0] for k in (1, 3, 2, 0)]
+
+
+# ---- cubes ----
+
+
+def face_and_place(direction):
+    """SPEC Metal: the face of the greatest coordinate, and where in it."""
+    x, y, z = direction
+    axis = int(np.argmax(np.abs(direction)))
+    far = abs(direction[axis])
+    right, down = [(-z, -y) if x > 0 else (z, -y), (x, z) if y > 0 else (x, -z), (x, -y) if z > 0 else (-x, -y)][axis]
+    return 2 * axis + (direction[axis] < 0), (right / far + 1) / 2, (down / far + 1) / 2
+
+
+def test_a_cube_is_sampled_by_a_direction():
+    rng = rng_for("cube")
+    values = rng.random((6, 4, 4, 4)).astype(np.float32)
+    at = rng.normal(size=(400, 3)).astype(np.float32)
+    near = sampled("cube", values, at, "t.sample(s, p)", md.sampler())
+    smooth = sampled("cube", values, at, "t.sample(s, p)", "filter::linear")
+    for i, p in enumerate(at):
+        face, u, v = face_and_place(p.astype(np.float64))
+        if all(abs(x * 4 - round(x * 4)) > 1e-3 for x in (u, v)):
+            np.testing.assert_array_equal(near[i], values[face, int(v * 4), int(u * 4)])
+        if all(0.5 < x * 4 < 3.5 for x in (u, v)):
+            np.testing.assert_allclose(smooth[i], reference(values[face], (u, v), True, ["repeat"] * 2), atol=ATOL)
+
+
+def test_a_cube_has_no_edges():
+    """Pixels that are a smooth function of their direction are so across the edges, too; and on an edge both faces agree."""
+    side = 64
+    directions = np.zeros((6, side, side, 3))
+    c = (2 * np.arange(side) + 1) / side - 1
+    right, down = np.meshgrid(c, c)
+    one = np.ones_like(right)
+    for face, place in enumerate(
+        [(one, -down, -right), (-one, -down, right), (right, one, down), (right, -one, -down), (right, -down, one),
+         (-right, -down, -one)]
+    ):  # fmt: skip
+        directions[face] = np.stack(place, axis=-1)
+    directions /= np.linalg.norm(directions, axis=-1, keepdims=True)
+    values = np.concatenate([directions, np.ones((6, side, side, 1))], axis=-1).astype(np.float32)
+    rng = rng_for("edges")
+    at = rng.choice([-1.0, 1.0], (300, 3))
+    at[np.arange(300), rng.integers(0, 3, 300)] = rng.uniform(-1, 1, 300)  # on an edge
+    at[:20] = rng.choice([-1.0, 1.0], (20, 3))  # in a corner
+    found = sampled("cube", values, at.astype(np.float32), "t.sample(s, p)", "filter::linear")
+    expected = at / np.linalg.norm(at, axis=-1, keepdims=True)
+    np.testing.assert_allclose(found[:, :3], expected, atol=1.5 / side)
+    np.testing.assert_allclose(found[:, 3], 1, atol=1e-5)
+
+
+def test_slices_of_arrays_of_cubes():
+    values = np.arange(2 * 6 * 4, dtype=np.float32).reshape(2, 6, 2, 2)
+    at = np.array([[3, 1, 1], [-1, -3, 1]] * 2, np.float32)
+    found = sampled("cube_array", values, at, "t.sample(s, p, i / 2)", md.sampler())[:, 0]
+    faces = [face_and_place(p) for p in at]
+    assert found.tolist() == [values[i // 2, f, int(v * 2), int(u * 2)] for i, (f, u, v) in enumerate(faces)]
+
+
+# ---- levels: of a texture that this test makes by hand, as no call makes one with levels ----
+
+
+class Level(ctypes.Structure):
+    _fields_ = [("offset", ctypes.c_uint64), ("row_nbytes", ctypes.c_uint64), ("image_nbytes", ctypes.c_uint64)]
+
+
+class SoftTexture(ctypes.Structure):
+    """soft_texture of softmetal_kernel.h."""
+
+    _fields_ = [
+        ("pixels", ctypes.c_void_p),
+        ("nbytes", ctypes.c_uint64),
+        *((name, ctypes.c_uint32) for name in ["type", "format", "width", "height", "depth", "slices", "levels"]),
+        ("level", Level * 15),
+    ]
+
+
+def with_levels(levels):
+    """A 2D texture of r32Float whose levels are these; its handle is its address."""
+    pixels = np.concatenate([one.ravel() for one in levels]).astype(np.float32)
+    height, width = levels[0].shape
+    made = SoftTexture(pixels.ctypes.data, pixels.nbytes, 2, 55, width, height, 1, 1, len(levels))
+    offset = 0
+    for k, one in enumerate(levels):
+        made.level[k] = Level(offset, 4 * one.shape[1], one.size * 4)
+        offset += one.size * 4
+    return made, pixels
+
+
+LEVELS = """struct Given {{ texture2d<float> t [[id(0)]]; }};
+kernel void f(constant Given &g, device const float4 *in, device float *out, uint i [[thread_position_in_grid]]) {{
+    constexpr sampler s({words});
+    float4 x = in[i]; texture2d<float> t = g.t;
+    out[i] = ({call}).x;
+}}"""
+
+
+def on_levels(levels, given, words, call):
+    made, pixels = with_levels(levels)
+    out = md.zeros((len(given),))
+    handle = md.asarray(np.array([ctypes.addressof(made)], np.uint64))
+    md.kernel(METAL + LEVELS.format(words=words, call=call), "f")(handle, md.asarray(given), out, threads=len(given))
+    found = np.asarray(out).copy()
+    del pixels
+    return found
+
+
+@pytest.mark.needs_softmetal
+@pytest.mark.parametrize("between", ["none", "nearest", "linear"])
+def test_levels(between):
+    rng = rng_for("levels", between)
+    levels = [np.full((8 >> k, 16 >> k), 10.0**k, np.float32) for k in range(4)]
+    given = np.zeros((COUNT, 4), np.float32)
+    given[:, :2] = rng.uniform(0, 1, (COUNT, 2))
+    given[:, 2] = np.round(rng.uniform(-2, 6, COUNT), 1) + 0.03
+
+    def expected(lod):
+        lod = min(max(lod, 0), 3)
+        if between == "none":
+            return 1.0
+        if between == "nearest":
+            return 10.0 ** np.floor(lod + 0.5)
+        low = int(lod)
+        return 10.0**low * (1 - lod + low) + 10.0 ** min(low + 1, 3) * (lod - low)
+
+    words = f"mip_filter::{between}"
+    lods = given[:, 2]
+    for call, of in (
+        ("t.sample(s, x.xy, level(x.z))", lods),
+        ("t.sample(s, x.xy, bias(x.z), int2(1))", lods),
+        ("t.sample(s, x.xy, level(x.z), min_lod_clamp(1.03f))", np.maximum(lods, 1.03)),
+        ("t.sample(s, x.xy, gradient2d(float2(exp2(x.z) / 16, 0), float2(0)))", lods),
+        ("t.sample(s, x.xy, gradient2d(float2(0), float2(0, exp2(x.z) / 8)))", lods),
+        ("t.sample(s, x.xy)", np.zeros(COUNT)),
+    ):
+        found = on_levels(levels, given, words, call)
+        np.testing.assert_allclose(found, [expected(lod) for lod in of], rtol=1e-4, err_msg=call)
+    clamped = on_levels(levels, given, f"{words}, lod_clamp(0.52f, 2.03f)", "t.sample(s, x.xy, level(x.z))")
+    np.testing.assert_allclose(clamped, [expected(lod) for lod in np.clip(lods, 0.52, 2.03)], rtol=2e-3)
+    read = on_levels(levels, given, words, "t.read(uint2(i % 2, 0), uint(i % 5)) + float4(t.get_width(i % 5) * 100000)")
+    widths = [16, 8, 4, 2, 1]
+    assert read.tolist() == [(10.0 ** (i % 5) if i % 5 < 4 else 0) + widths[i % 5] * 100000 for i in range(COUNT)]
+
+
+@pytest.mark.needs_softmetal
+def test_a_level_below_zero_is_magnified_and_another_one_not():
+    levels = [np.arange(16, dtype=np.float32).reshape(2, 8), np.arange(4, dtype=np.float32).reshape(1, 4)]
+    given = np.array([[0.3, 0.5, -1, 0], [0.3, 0.5, 0, 0], [0.3, 0.5, 1, 0]], np.float32)
+    words = "mag_filter::linear, min_filter::nearest, mip_filter::nearest"
+    found = on_levels(levels, given, words, "t.sample(s, x.xy, level(x.z))")
+    np.testing.assert_allclose(found, [4 + 1.9, 4 + 1.9, 1], atol=1e-4)
