@@ -62,17 +62,15 @@ def reason(said: str) -> str:
     return needs[1] if needs else re.sub(r"'[^']*'", "'…'", said)
 
 
-def run(corpus: Corpus, jobs: int) -> tuple[list[Outcome], float, str]:
-    """What became of its programs, the percentage of the kernels that compile, and the row of the table."""
-    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        outcomes = pool.map(compiled, programs(corpus), chunksize=1)
+def row_of(corpus: Corpus, outcomes: list[Outcome]) -> tuple[str, float]:
+    """The row of the table, and the percentage of the kernels that compile."""
     kernels = sum(one.kernels for one in outcomes)
     taken = kernels - sum(len(one.refused) for one in outcomes)
     share = 100 * taken / max(kernels, 1)
     reasons = Counter(reason(said) for one in outcomes for said in one.refused.values())
     why = "; ".join(f"{number} {shown(said)}" for said, number in reasons.most_common(4))
     cells = [f"{corpus.name} {corpus.commit[:12]}", corpus.date, len(outcomes), kernels, taken, f"{share:.1f} %", why]
-    return outcomes, share, f"| {' | '.join(map(str, cells))} |"
+    return f"| {' | '.join(map(str, cells))} |", share
 
 
 def main() -> int:
@@ -90,7 +88,9 @@ def main() -> int:
         except OSError as error:
             print(f"== {corpus.name}: left out: {error}", flush=True)
             continue
-        outcomes, share, row = run(corpus, options.jobs)
+        with multiprocessing.get_context("spawn").Pool(options.jobs) as pool:
+            outcomes = pool.map(compiled, programs(corpus), chunksize=1)
+        row, share = row_of(corpus, outcomes)
         status |= share < corpus.least
         print(row, flush=True)
         for one in outcomes:

@@ -52,7 +52,9 @@ def ints(*values):
 
 def mixed(*values):
     """Integers and floats of 32 bits, as a structure has them."""
-    return np.array([np.float32(value).view("int32") if isinstance(value, float) else value for value in values], "int32")
+    return np.array(
+        [np.float32(value).view("int32") if isinstance(value, float) else value for value in values], "int32"
+    )
 
 
 def uints(*shape, below=1 << 32, seed=0):
@@ -124,7 +126,6 @@ IMAGE = f4(2, 9, 8, 4)  # slices of four channels
 HALF = f2(2, 3, 20, 4)  # TNN: batch, slice, size, four channels
 TNN = (5, 4, 20, 3)  # width, height, size, slice
 SAME_SIZE = ints(*TNN, *TNN, 0, 2)
-POOL = (9, 8), dict(kernel=3, stride=2, pad=1)
 BROADCAST = (*TNN, *TNN, 0, 0, 2, 1, 60, 60, *[0] * 8)
 CHANNEL = f2(3, 4, seed=1)
 A, B = f4(6, 11), f4(11, 9)
@@ -172,6 +173,8 @@ ROWS = [
     ("tnn", "metal_shuffle_layer_acc.metal", "channel_shuffle", (20, 3, 2), [HALF, OUT, ints(5, 4, 12, 20, 3, 5, 4, 20, 3, 3, 4, 2)], [HALF.transpose(0, 1, 3, 2).reshape(2, 3, 4, 20).swapaxes(1, 2).reshape(2, 3, 4, 20).transpose(0, 1, 3, 2)]),
     ("tnn", "metal_reduce_layer_acc.metal", "reduce_sum_axis_2_common", (5, 3, 2), [HALF, OUT, ints(5, 4, 20, 3, 2, 5, 1, 5, 3, 2, 2, 2, 12, 0, 4)], [wide(HALF).reshape(2, 3, 4, 5, 4).sum(2).astype("f2")]),
     ("tnn", "metal_cast_layer_acc.metal", "cast_ftype_to_int32", (20, 3, 2), [HALF * 50, OUT, ints(2, 3, 20)], [np.trunc(HALF * np.float16(50)).astype("int32")]),
+    ("thundermittens", "matmul_custom.metal", "matmul_custom_float32", ((2, 1, 1), (32, 1, 1)), [OUT, f4(32, 48), f4(48, 64), ints(32), ints(48), ints(64)], [wide(f4(32, 48)) @ f4(48, 64)]),
+    ("thundermittens", "add_rt.metal", "add_rt_float32", ((1, 1, 1), (32, 1, 1)), [f4(8, 8), f4(8, 8, seed=1), OUT, ints(8), ints(8)], [f4(8, 8, seed=1) + 4 * (wide(f4(8, 8)) @ f4(8, 8, seed=1))]),
     ("naga", "collatz.msl", "main_", 64, [Same(uints(64, below=1000)), ints(64)], [np.array([collatz(int(n)) for n in uints(64, below=1000)], "uint32")]),
     ("naga", "boids.msl", "main_", 1536, [np.float32([0.04, 0.1, 0.025, 0.05, 0.02, 0.05, 0.005]), lambda: flock()[0], OUT, ints(24000, 24000)], [lambda: flock()[1]]),
     ("naga", "workgroup-var-init.msl", "main_", {"groups": 1, "group": 1, "threadgroup_memory": {"w_mem": 2308}}, [Same(uints(512))], [np.zeros(512, "uint32")]),
@@ -219,6 +222,7 @@ def vectors():
 def products():
     return structure(*(np.outer(f4(rows), f4(cols)) for cols in (2, 3, 4) for rows in (2, 3, 4)))
 
+
 T = IMAGE.astype("f2")  # slices, y, x, four channels
 PLACES = (8, 9, 2)
 ELEMENTWISE = [0] * 20
@@ -249,12 +253,16 @@ def at_grid(x, grid):
     places = [(wide(grid[0, ..., nth]) + 1) * (size - 1) / 2 for nth, size in ((0, x.shape[2]), (1, x.shape[1]))]
     (u, v), (a, b) = ([np.floor(one).astype(int) for one in places], [one % 1 for one in places])
     a, b = a[..., None], b[..., None]
-    return (around[:, v, u] * (1 - a) + around[:, v, u + 1] * a) * (1 - b) + (around[:, v + 1, u] * (1 - a) + around[:, v + 1, u + 1] * a) * b
+    return (around[:, v, u] * (1 - a) + around[:, v, u + 1] * a) * (1 - b) + (
+        around[:, v + 1, u] * (1 - a) + around[:, v + 1, u + 1] * a
+    ) * b
 
 
 def depthwise(x, weights):
     """A 3 by 3 convolution of each channel with its own weights."""
-    found = np.lib.stride_tricks.sliding_window_view(np.pad(wide(channels(x)), [(0, 0), (1, 1), (1, 1)]), (3, 3), (1, 2))
+    found = np.lib.stride_tricks.sliding_window_view(
+        np.pad(wide(channels(x)), [(0, 0), (1, 1), (1, 1)]), (3, 3), (1, 2)
+    )
     return slices((found * wide(weights).reshape(-1, 1, 1, 3, 3)).sum((-1, -2)))
 
 
@@ -312,7 +320,7 @@ PADDLE = [
     ("ResizeBilinear", "resize_bilinear", (16, 18, 2), [Texture(IMAGE), ROOM(2, 18, 16, 4, dtype="f4"), mixed(0.5, 0.5)], [linear(linear(IMAGE, np.arange(18) / 2, 1), np.arange(16) / 2, 2)]),
     ("Scale", "scale", (4, 4), [Texture(IMAGE[0, :8], "2d"), ROOM(4, 4, 4, dtype="f4", kind="2d")], [IMAGE[0, :8:2, ::2]]),
     ("ScaleKernel", "bias_after_scale", PLACES, [Texture(T), ROOM(2, 9, 8, 4), mixed(1.5, 0.25, 1, 0.0, 0.0, 0.0, 0.0, 0.0)], [np.maximum(wide(T) * 1.5 + 0.25, 0)]),
-    ("Compare", "compare", PLACES, [Texture(T), Texture(T[::-1]), ROOM(2, 9, 8, 4), ints(2)], [(T < T[::-1]).astype("f2")]),
+    ("Compare", "compare", PLACES, [Texture(T), Texture(T[::-1]), ROOM(2, 9, 8, 4), ints(2)], [(T[::-1] > T).astype("f2")]),
     ("DropoutKernel", "dropout", PLACES, [Texture(T), ROOM(2, 9, 8, 4), mixed(0.5)], [T / 2]),
     ("PreluKernel", "prelu_channel", PLACES, [Texture(IMAGE), ROOM(2, 9, 8, 4, dtype="f4"), ALPHA], [np.where(IMAGE > 0, 1, ALPHA[:, None, None]) * IMAGE]),
     ("GridSampler", "grid_sampler", PLACES, [Texture(IMAGE), ROOM(2, 9, 8, 4, dtype="f4"), Texture(GRID), f4(9, 8, 2)], [at_grid(IMAGE, GRID)]),
@@ -389,6 +397,16 @@ def test_a_kernel_beside_numpy(row, metal_settings):
         else:
             close = 8e-3 if found.dtype == "float16" else 2e-5
             np.testing.assert_allclose(wide(found), wide(wanted).reshape(found.shape), rtol=close, atol=close)
+
+
+def test_thundermittens_attention(metal_settings):
+    metal_settings(kernel_check=1)
+    q, k, v = (md.asarray(f4(2, 24, 64, seed=seed)).astype("bfloat16") for seed in (0, 1, 2))
+    out = md.empty(q.shape, dtype="bfloat16")
+    library = md.Library(metal_corpora.text_of("thundermittens", "attn_fwd.metal"))
+    library["attn_fwd_64"](q, k, v, out, 24, 2, groups=(3, 2, 1), group=(32, 1, 1))
+    found, q, k, v = (wide(np.asarray(one.astype("float32"))) for one in (out, q, k, v))
+    np.testing.assert_allclose(found, softmax(q @ k.swapaxes(1, 2) / 8, -1) @ v, rtol=0.02, atol=0.02)
 
 
 def test_there_are_enough():

@@ -252,6 +252,7 @@ def test_what_metal_has_is_taken(read, rows):
 #: What an address space would choose if no condition took one away: refused where it is called.
 CONDITIONS = [
     "template <class T> enable_if_t<is_integral_v<T>, int> f(device T *x) { return 1; } template <class T> enable_if_t<is_integral_v<T>, int> f(thread T *x) { return 2; }",
+    "template <class T> enable_if_t<is_integral_v<T>, int> f(device T *x) { return 1; } template <class U> enable_if_t<is_integral_v<U>, int> f(const thread U *x) { return 2; }",
     "template <class T> enable_if_t<sizeof(T) == 4, int> f(device T *x) { return 1; } int f(thread const int *x) { return 2; }",
     "template <class T> enable_if_t<true, int> f(device T &x) { return 1; } template <class T> int f(thread T *const &x) { return 2; }",
 ]  # fmt: skip

@@ -12,7 +12,8 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -23,23 +24,24 @@ from fetched_data import kept_in
 from metal_dlpack import kernel_source
 
 KERNEL = re.compile(r"\bkernel\b[\s\]]+void\b|\[\[kernel\]\]")
-ANY = re.compile(r"(?s)(?P<text>.*)")
 
 
 @dataclass(frozen=True)
 class Corpus:
+    """One of metal_corpora.toml, which says what each field is."""
+
     name: str
     repository: str
     commit: str
-    date: str  # of the commit
-    under: tuple[str, ...]  # the folders and files that are kept
-    files: str  # a pattern of the paths, of which each is opened
-    part: re.Pattern[str] = ANY  # `text` is a program; a file may have several
+    date: str
+    under: Sequence[str]
+    files: str
+    least: float
+    part: str = r"(?s)(?P<text>.*)"
     include: str = "."
-    first: tuple[str, ...] = ()  # files that its host code puts before each
+    first: Sequence[str] = ()
     defines: Mapping[str, object] = field(default_factory=dict)
-    number: int = 0  # how many, by a seed; 0: all
-    least: float = 98  # percent of the kernels that must compile
+    number: int = 0
 
     @property
     def path(self) -> Path:
@@ -56,71 +58,9 @@ class Program:
     text: str
 
 
-_GITHUB = "https://github.com/"
-_SPIRV = ("spirv-cross", f"{_GITHUB}KhronosGroup/SPIRV-Cross", "6c09849fe88c48eaed08413aa022aaa136a3a057", "2026-07-06")
-_MNN = ("mnn", f"{_GITHUB}alibaba/MNN", "4d40bdbd7efb73a58383bb5da867a6f41eb1776e", "2026-08-20")
-#: What is no compute kernel of Metal: of other compilers, not valid, or with rays.
-_NOT_OF_METAL = r"(?!.*(?:\.nocompat|\.invalid|ray-?query|rayquery))"
 CORPORA = {
-    one.name: one
-    for one in (
-        Corpus(
-            "naga",
-            f"{_GITHUB}gfx-rs/wgpu",
-            "64a61ee5c69569bbb3db03563997e88a229eba17",
-            "2024-10-23",
-            ("naga/tests/out/msl",),
-            r"(?!.*ray-query).*\.msl",
-            least=100,
-        ),
-        Corpus(*_SPIRV, ("reference",), rf"reference/(opt/)?shaders-msl{_NOT_OF_METAL}.*/comp/.*", least=99),
-        Corpus(
-            "tint",
-            f"{_GITHUB}google/dawn",
-            "1e975e28f98a0285e44150a7f64b3bb89f27c719",
-            "2026-08-22",
-            ("test/tint",),
-            r".*\.expected\.msl",
-            re.compile(r"(?s)(?P<text>(?:\A|//\n// \w+\n//\n)(?:(?!//\n// \w+\n//\n).)+)"),
-            number=1200,
-            least=99,
-        ),
-        Corpus(
-            "paddle",
-            f"{_GITHUB}PaddlePaddle/Paddle-Lite",
-            "3d329c954c82d3e189e2d3ab35a5558d35e7202a",
-            "2024-03-28",
-            ("lite/backends/metal/metal_kernel",),
-            r".*\.metal",
-            include="lite/backends/metal/metal_kernel/texture",
-        ),
-        Corpus(
-            "tnn",
-            f"{_GITHUB}Tencent/TNN",
-            "f0cb08129a05c5b60f08e4ef66042a54a883a56a",
-            "2025-03-25",
-            ("source/tnn/device/metal",),
-            r".*\.metal",
-            include="source",
-        ),
-        Corpus(
-            *_MNN,
-            ("source/backend/metal",),
-            r".*/shader/(?!MetalDefine|MetalConvolutionActivation).*\.metal",
-            first=tuple(f"source/backend/metal/shader/Metal{name}.metal" for name in ("Define", "ConvolutionActivation")),
-            defines={"MNN_METAL_FULL_PRECISION": 1, "LOCAL_SIZE": 256, "UNIT": 4, "BIN_NUMBER": 16, "TYPE": "float"},
-        ),
-        Corpus(
-            "thundermittens",
-            f"{_GITHUB}HazyResearch/ThunderMittens",
-            "8633af90c270e3be62d29ffb6fd2f34ce24b4c13",
-            "2025-08-26",
-            ("ThunderMittens/include", "ThunderMittens/kernels"),
-            r".*/kernels/.*\.metal",
-            include="ThunderMittens/include",
-            least=100,
-        ),
-    )
+    name: Corpus(name, **fields)
+    for name, fields in tomllib.loads(Path(__file__).with_suffix(".toml").read_text()).items()
 }
 
 
@@ -156,7 +96,7 @@ def sources(corpus: Corpus) -> Iterator[Program]:
     for path in sorted(path for path in corpus.path.rglob("*") if path.is_file()):
         file = path.relative_to(corpus.path).as_posix()
         if re.fullmatch(corpus.files, file) and not (text := path.read_text()).startswith("SKIP"):
-            parts = [part["text"] for part in corpus.part.finditer(text) if KERNEL.search(part["text"])]
+            parts = [part["text"] for part in re.finditer(corpus.part, text) if KERNEL.search(part["text"])]
             for nth, part in enumerate(parts):
                 yield Program(file + (f"#{nth}" if len(parts) > 1 else ""), part)
 

@@ -66,12 +66,12 @@ def _duplicates(tokens: Tokens, declarations: list[Declaration]) -> Iterator[Dec
             yield one
 
 
-def condition(tokens: Tokens, one: Declaration) -> str:
+def condition(tokens: Tokens, one: Declaration) -> list[str]:
     """What enable_if asks in the head of a template: it may exclude what the address space alone seems to choose."""
     words = tokens.words
     head = range(one.first, one.head_end)
     places = [at for at in head if words[at] in {"enable_if", "enable_if_t"} and words[at + 1] == "<"]
-    return " ".join(word for at in places for word in words[at : tokens.after_angle(at + 1)])
+    return [word for at in places for word in words[at : tokens.after_angle(at + 1)]]
 
 
 def forbid(tokens: Tokens, one: Declaration, why: str) -> None:

@@ -182,15 +182,20 @@ class Choices:
             if len(its) != len(others) or not _can_be_one_call(pairs):
                 continue
             if any(_differ_in_spaces(*pair) for pair in pairs) and not self._is_same_text(one, other):
-                asked = [address_spaces.condition(self._tokens, each) for each in (one, other)]
+                asked = [self._condition(each) for each in (one, other)]
                 if not any(asked):
                     self._raise(_OVERLOADED, other, one)
                 if asked[0] != asked[1] and all(asked):
                     continue  # the conditions choose
                 # A condition beside a class template's own function is not meant for that class.
-                for own, each, beside, its in ((asked[0], one, other, others), (asked[1], other, one, its)):
-                    if all(asked) or not own or not any("<" in parameter.words for parameter in its):
+                for own, each, beside, taken in ((asked[0], one, other, others), (asked[1], other, one, its)):
+                    if all(asked) or not own or not any("<" in parameter.words for parameter in taken):
                         self._forbidden[id(each)] = (each, beside)
+
+    def _condition(self, one: Declaration) -> list[str]:
+        """Its words, with the template's parameters called by their places."""
+        places = {name: str(nth) for nth, name in enumerate(self._free(one))}
+        return [places.get(word, word) for word in address_spaces.condition(self._tokens, one)]
 
     def _parameters(self, one: Declaration) -> Iterator[_Parameter]:
         """Yield a function's parameters, and the object that a member function is called on."""

@@ -295,7 +295,11 @@ def _deduce_sizes(tokens: Tokens, one: Declaration) -> None:
         if words[at] in {"vec", "packed_vec", "matrix"} and words[at + 1] == "<":
             sizes.update(words[at + 2 : tokens.after_angle(at + 1)])
     for at in range(one.first, one.parameters):
-        if words[at] in sizes and words[at - 1] in {"uint", "size_t", "ushort", "uint32_t"} and words[at + 1] in {",", ">"}:
+        if (
+            words[at] in sizes
+            and words[at - 1] in {"uint", "size_t", "ushort", "uint32_t"}
+            and words[at + 1] in {",", ">"}
+        ):
             words[at - 1] = "int"
 
 
