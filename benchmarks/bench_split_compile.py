@@ -2,8 +2,8 @@
 
     PYTHONPATH=benchmarks python -m pytest -n 0 -s -p bench_split_compile tests/kernels/test_real_kernels_{ggml,mlx}.py
 
-The cache must know none of the kernels: XDG_CACHE_HOME in an empty folder, but for `metal_dlpack/tests`.  Printed at the
-end: the median and the greatest ratio of processor time, and that of all.
+The cache must know none of the kernels: XDG_CACHE_HOME in an empty folder, but for `metal_dlpack/tests`.  Printed at
+the end: the median and the greatest ratio of processor time, and that of all.
 """
 
 import atexit

@@ -392,13 +392,17 @@ as_bits(float value)
     return bits;
 }
 
+/* Of what is past an edge.  Which colour it has where an axis has zeros and another one a colour is nowhere said. */
 static soft_pixel
-border(const pixel_format *format, soft_u64 sampler)
+border(const soft_texture *texture, soft_u64 sampler)
 {
+    const pixel_format *format = pixel_format_of_number(texture->format);
     bool is_integer = format->kind == PIXEL_UINT || format->kind == PIXEL_SINT;
     soft_u32 one = is_integer ? 1 : as_bits(1.0f), color = field(sampler, 17, 2);
-    bool has_color = address_mode(sampler, 0) == BORDER || address_mode(sampler, 1) == BORDER ||
-                     address_mode(sampler, 2) == BORDER;
+    bool has_color = false;
+    for (int axis = 0; axis < axes_of(texture); axis++) {
+        has_color = has_color || address_mode(sampler, axis) == BORDER;
+    }
     soft_pixel pixel = {0, 0, 0, 0};
     if (has_color && color != 0) { /* MTLSamplerBorderColor */
         soft_u32 light = color == 2 ? one : 0;
@@ -424,11 +428,12 @@ compares(soft_u32 how, float given, float found)
 
 /* One pixel of a sample; the comparison is of its first channel. */
 static soft_pixel
-value_of(const pixel_format *format, soft_u64 sampler, const soft_u8 *pixel, soft_floats at,
+value_of(const soft_texture *texture, soft_u64 sampler, const soft_u8 *pixel, soft_floats at,
          soft_u32 how)
 {
     soft_pixel value =
-        pixel == NULL ? border(format, sampler) : soft_texture_decode(format, pixel);
+        pixel == NULL ? border(texture, sampler)
+                      : soft_texture_decode(pixel_format_of_number(texture->format), pixel);
     if ((how & SOFT_COMPARE) != 0) {
         value[0] =
             as_bits(compares(field(sampler, 14, 3), at[3], as_float(value[0])) ? 1.0f : 0.0f);
@@ -473,7 +478,7 @@ soft_texture_sample(const soft_texture *texture, soft_u64 sampler, soft_floats a
     }
     const pixel_format *format = pixel_format_of_number(texture->format);
     for (soft_u32 i = 0; i < found.count; i++) {
-        values[i] = value_of(format, sampler, found.each[i].pixel, at, how);
+        values[i] = value_of(texture, sampler, found.each[i].pixel, at, how);
     }
     if ((how & SOFT_GATHER) != 0) {
         /* from the left below on, against the clock: (0,1), (1,1), (1,0), (0,0) */
