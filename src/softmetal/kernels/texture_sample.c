@@ -135,7 +135,7 @@ kept_near(float value)
                                : value;
 }
 
-/* Of what is kept near; libm's is a call on an old processor. */
+/* For what is kept near; libm's is a call on an old processor. */
 static int32_t
 floor_of(float value)
 {
@@ -392,7 +392,7 @@ as_bits(float value)
     return bits;
 }
 
-/* Of what is past an edge.  Which colour it has where an axis has zeros and another one a colour is nowhere said. */
+/* What is past an edge.  Which colour it has where an axis has zeros and another one a colour is nowhere said. */
 static soft_pixel
 border(const soft_texture *texture, soft_u64 sampler)
 {
