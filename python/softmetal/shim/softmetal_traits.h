@@ -15,7 +15,7 @@ template <class T> class initializer_list {
     const T *first = nullptr;
     size_t number = 0;
 
-public:
+  public:
     SOFTMETAL_INLINE constexpr size_t size() const { return number; }
     SOFTMETAL_INLINE constexpr const T *begin() const { return first; }
     SOFTMETAL_INLINE constexpr const T *end() const { return first + number; }

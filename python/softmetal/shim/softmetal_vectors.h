@@ -49,8 +49,9 @@ template <class T, int N> struct shape<packed_vec<T, N>> : shape<vec<T, N>> {};
 template <class T> using element_of = typename shape<T>::element;
 
 template <class By, class Vector> using if_other_amount =
-    enable_if_t<shape<By>::is_vector && shape<By>::count == shape<Vector>::count &&
-                __is_integral(element_of<By>) && __is_integral(element_of<Vector>) &&
+    enable_if_t<shape<By>::is_vector &&
+                shape<By>::count == shape<Vector>::count &&__is_integral(element_of<By>) &&
+                __is_integral(element_of<Vector>) &&
                 !__is_same(element_of<By>, element_of<Vector>)>;
 
 template <class S> using if_scalar = enable_if_t<is_arithmetic_v<S> || is_enum_v<S>>;
