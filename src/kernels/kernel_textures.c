@@ -77,6 +77,14 @@ refuse_format(const kernel_parameter *parameter, const TextureObject *texture)
     return -1;
 }
 
+/* Pixels of two numbers of 32 bits as one of 64, for atomics. */
+static bool
+is_of_64_bits(const kernel_parameter *parameter, const pixel_format *format)
+{
+    return parameter->type.scalar.bits == 64 && format->kind == PIXEL_UINT &&
+           format->bits == 32 && format->channels == 2;
+}
+
 static int
 check_access(const kernel_parameter *parameter, const TextureObject *texture)
 {
@@ -94,7 +102,8 @@ check_access(const kernel_parameter *parameter, const TextureObject *texture)
                   "make it of a copy() of the array, or declare it access::read.",
             kernel_subject(parameter));
     }
-    return !parameter->is_read || pixel_format_is_read_write(texture->format)
+    return !parameter->is_read || pixel_format_is_read_write(texture->format) ||
+                   is_of_64_bits(parameter, texture->format)
                ? 0
                : errors_raise(
                      PyExc_TypeError,

@@ -279,7 +279,7 @@ typedef struct soft_argument_facts {
         data_type; /* MTLDataType of what is pointed at; of a texture, of what it gives; 0: none is known */
     soft_u32 nbytes; /* sizeof what is pointed at */
     soft_u32 alignment;
-    /* Of a texture: MTLTextureType; is it one of depths; is it read (access::read, read_write and sample); of an
+    /* A texture's: MTLTextureType; is it one of depths; is it read (access::read, read_write and sample); of an
      * array of textures or samplers how many there are, else 1. */
     soft_u8 texture_type, is_depth, is_read;
     soft_u32 count;

@@ -51,7 +51,7 @@ template <class T> SOFTMETAL_INLINE soft_pixel pixel_of(vec<T, 4> color) {
         return soft_pixel{channel_bits(color.x), channel_bits(color.y), channel_bits(color.z),
                           channel_bits(color.w)};
 }
-/* Of a texture of depths one number. */
+/* A texture of depths gives one number. */
 template <class T, bool is_depth> SOFTMETAL_INLINE auto given(soft_pixel pixel) {
     if constexpr (is_depth)
         return channel<T>(pixel[0]);

@@ -25,7 +25,7 @@ struct place_in_row {
     SOFTMETAL_INLINE place_in_row(I at) : at(uint(at)) {}
 };
 
-/* Of each kind of texture: its MTLTextureType; how a pixel is named, by numbers of type V, and where that is; for
+/* What each kind of texture has: its MTLTextureType; how a pixel is named, by numbers of type V, and where that is; for
  * which V, as there is but one way to name a pixel of a row. */
 #define SOFTMETAL_NAMED_1d(V) place_in_row coord
 #define SOFTMETAL_PIXEL_1d coord.at, 0, 0
@@ -198,7 +198,7 @@ SOFTMETAL_ATOMICS(cube_array)
 
 /* ---- samples ---- */
 
-/* Of each kind: what says where; that as four floats, with what is compared; the slice; by how much it may be moved;
+/* For each kind: what says where; that as four floats, with what is compared; the slice; by how much it may be moved;
  * its gradient. */
 #define SOFTMETAL_POINT_1d float coord
 #define SOFTMETAL_AT_1d(compared) coord, 0.0f, 0.0f, compared

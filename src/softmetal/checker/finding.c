@@ -208,6 +208,23 @@ describe_output(const soft_finding *finding, const soft_image *image, const char
 }
 
 static void
+describe_number(const soft_finding *finding, char text[SOFT_TEXT_NBYTES])
+{
+    unsigned long long first = finding->first, second = finding->second;
+    if (finding->kind == SOFT_FOUND_DIVISION) {
+        snprintf(text, SOFT_TEXT_NBYTES, "a thread divides an integer by zero");
+    }
+    else if (finding->kind == SOFT_FOUND_SHIFT) {
+        snprintf(text, SOFT_TEXT_NBYTES, "a thread shifts a number of %llu bits by %lld",
+                 second, (long long)first);
+    }
+    else {
+        snprintf(text, SOFT_TEXT_NBYTES, "a thread asks for the value of lane %llu of %llu",
+                 first, second);
+    }
+}
+
+static void
 describe_pixel(const soft_finding *finding, const char *name, char text[SOFT_TEXT_NBYTES])
 {
     const uint32_t *sides = finding->sides;
@@ -222,6 +239,24 @@ describe_pixel(const soft_finding *finding, const char *name, char text[SOFT_TEX
              (uint32_t)(finding->first >> 32), (uint32_t)finding->second,
              (uint32_t)(finding->second >> 32), size,
              finding->is_write[0] ? "the write is dropped" : "zeros are read");
+}
+
+static void
+describe_texture(const soft_finding *finding, const char *name, char text[SOFT_TEXT_NBYTES])
+{
+    if (finding->kind == SOFT_FOUND_PIXEL) {
+        describe_pixel(finding, name, text);
+    }
+    else if (finding->kind == SOFT_FOUND_NO_TEXTURE) {
+        snprintf(text, SOFT_TEXT_NBYTES, "a thread %s %s, and no texture is bound there",
+                 finding->is_write[0] ? "writes" : "reads",
+                 finding->memory.is_known ? name : "a texture");
+    }
+    else {
+        snprintf(text, SOFT_TEXT_NBYTES,
+                 "a thread reads byte %zu of %s, which it has written with no fence() between",
+                 (size_t)finding->offset, name);
+    }
 }
 
 static void
@@ -277,27 +312,11 @@ soft_finding_describe(const soft_finding *finding, const soft_image *image,
     case SOFT_FOUND_ARRAY:
     case SOFT_FOUND_VECTOR: describe_index(finding, text); break;
     case SOFT_FOUND_DIVISION:
-        snprintf(text, SOFT_TEXT_NBYTES, "a thread divides an integer by zero");
-        break;
     case SOFT_FOUND_SHIFT:
-        snprintf(text, SOFT_TEXT_NBYTES, "a thread shifts a number of %llu bits by %lld",
-                 (unsigned long long)finding->second, (long long)finding->first);
-        break;
-    case SOFT_FOUND_LANE:
-        snprintf(text, SOFT_TEXT_NBYTES, "a thread asks for the value of lane %llu of %llu",
-                 (unsigned long long)finding->first, (unsigned long long)finding->second);
-        break;
-    case SOFT_FOUND_PIXEL: describe_pixel(finding, name, text); break;
+    case SOFT_FOUND_LANE: describe_number(finding, text); break;
+    case SOFT_FOUND_PIXEL:
     case SOFT_FOUND_NO_TEXTURE:
-        snprintf(text, SOFT_TEXT_NBYTES, "a thread %s %s, and no texture is bound there",
-                 finding->is_write[0] ? "writes" : "reads",
-                 finding->memory.is_known ? name : "a texture");
-        break;
-    case SOFT_FOUND_FENCE:
-        snprintf(text, SOFT_TEXT_NBYTES,
-                 "a thread reads byte %zu of %s, which it has written with no fence() between",
-                 (size_t)finding->offset, name);
-        break;
+    case SOFT_FOUND_FENCE: describe_texture(finding, name, text); break;
     case SOFT_FOUND_TYPE:
     case SOFT_FOUND_STRIDES: describe_given(finding, name, text); break;
     case SOFT_FOUND_FAULT:

@@ -196,47 +196,58 @@ encode(const pixel_format *format, soft_pixel pixel, soft_u8 *bytes)
     }
 }
 
-static soft_u8 *
-find(const soft_texture *texture, size_t pixel_nbytes, soft_u32 x, soft_u32 y, soft_u32 z,
-     soft_u32 level)
+/* Is the pixel there, and where? */
+static inline soft_u8 *
+find(const soft_texture *texture, const pixel_format *format, soft_u32 x, soft_u32 y,
+     soft_u32 z, soft_u32 level)
 {
-    if (level >= texture->levels || x >= soft_texture_side(texture->width, level) ||
-        y >= soft_texture_side(texture->height, level)) {
+    soft_u32 width = texture->width, height = texture->height, depth = texture->depth;
+    if (level != 0) {
+        if (level >= texture->levels) {
+            return NULL;
+        }
+        width = soft_texture_side(width, level);
+        height = soft_texture_side(height, level);
+        depth = soft_texture_side(depth, level);
+    }
+    if (x >= width || y >= height || z >= (texture->slices > 1 ? texture->slices : depth)) {
         return NULL;
     }
-    soft_u32 depth = soft_texture_side(texture->depth, level);
-    if (z >= (texture->slices > 1 ? texture->slices : depth)) {
-        return NULL;
-    }
-    return texture->pixels + texture->level[level].offset + x * pixel_nbytes +
+    return texture->pixels + texture->level[level].offset + x * pixel_format_nbytes(format) +
            y * texture->level[level].row_nbytes + z * texture->level[level].image_nbytes;
+}
+
+static inline const pixel_format *
+format_of(const soft_texture *texture)
+{
+    return texture == NULL ? NULL : pixel_format_of_number(texture->format);
 }
 
 soft_u8 *
 soft_texture_pixel(const soft_texture *texture, soft_u32 x, soft_u32 y, soft_u32 z,
                    soft_u32 level)
 {
-    const pixel_format *format =
-        texture == NULL ? NULL : pixel_format_of_number(texture->format);
-    return format == NULL ? NULL : find(texture, pixel_format_nbytes(format), x, y, z, level);
+    const pixel_format *format = format_of(texture);
+    return format == NULL ? NULL : find(texture, format, x, y, z, level);
 }
 
 soft_pixel
 soft_texture_read(const soft_texture *texture, soft_u32 x, soft_u32 y, soft_u32 z,
                   soft_u32 level)
 {
-    const soft_u8 *bytes = soft_texture_pixel(texture, x, y, z, level);
-    return bytes == NULL ? (soft_pixel){0, 0, 0, 0}
-                         : soft_texture_decode(pixel_format_of_number(texture->format), bytes);
+    const pixel_format *format = format_of(texture);
+    const soft_u8 *bytes = format == NULL ? NULL : find(texture, format, x, y, z, level);
+    return bytes == NULL ? (soft_pixel){0, 0, 0, 0} : soft_texture_decode(format, bytes);
 }
 
 void
 soft_texture_write(const soft_texture *texture, soft_pixel pixel, soft_u32 x, soft_u32 y,
                    soft_u32 z, soft_u32 level)
 {
-    soft_u8 *bytes = soft_texture_pixel(texture, x, y, z, level);
+    const pixel_format *format = format_of(texture);
+    soft_u8 *bytes = format == NULL ? NULL : find(texture, format, x, y, z, level);
     if (bytes != NULL) {
-        encode(pixel_format_of_number(texture->format), pixel, bytes);
+        encode(format, pixel, bytes);
     }
 }
 
