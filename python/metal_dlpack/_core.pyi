@@ -91,9 +91,7 @@ _MipFilter: TypeAlias = Literal["none", "nearest", "linear"]
 _Address: TypeAlias = Literal[
     "clamp_to_edge", "mirror_clamp_to_edge", "repeat", "mirrored_repeat", "clamp_to_zero", "clamp_to_border"
 ]
-_Compare: TypeAlias = Literal[
-    "never", "less", "equal", "less_equal", "greater", "not_equal", "greater_equal", "always"
-]
+_Compare: TypeAlias = Literal["never", "less", "equal", "less_equal", "greater", "not_equal", "greater_equal", "always"]
 _Pair: TypeAlias = Sequence[SupportsIndex]
 _Key: TypeAlias = SupportsIndex | slice | EllipsisType | None
 _Number: TypeAlias = complex

@@ -572,3 +572,9 @@ def test_the_kernels_own_variables_count_too():
         ValueError, match=r"(\d+) bytes of threadgroup memory, the kernel's own \d+ included, are more than"
     ):
         reverse(md.zeros(3), groups=1, group=3, threadgroup_memory={"shared": 32768 - reverse.threadgroup_memory + 1})
+
+
+def test_an_array_is_no_texture():
+    source = METAL + "kernel void blur(texture2d<float> image, device float *out) { out[0] = image.get_width(); }"
+    with pytest.raises(TypeError, match=r"'image' is a texture2d<float>.*give md\.texture\(array\)"):
+        md.kernel(source)(md.zeros((2, 4)), md.zeros(1), n=1)

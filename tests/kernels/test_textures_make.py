@@ -129,6 +129,14 @@ def test_a_read_only_array_is_a_read_only_texture():
     assert not md.texture(md.zeros((4, 8)).as_readonly(), copy=True).readonly
 
 
+def test_rows_that_a_frame_has_are_linear():
+    """As those of an IOSurface: bytes between the rows, and 0 to 255 as numbers from 0 to 1."""
+    buffer = md.Buffer(5 * 64)
+    frame = buffer.array(md.StridedLayout((5, 12, 4), (64, 4, 1), 1), "uint8")
+    texture = md.texture(frame, "bgra8Unorm")
+    assert texture.is_linear and texture.array is frame and (texture.width, texture.height) == (12, 5)
+
+
 def test_a_line_of_a_buffer_is_linear():
     a = md.zeros(100, "float32")
     assert md.texture(a[4:], kind="buffer").is_linear
