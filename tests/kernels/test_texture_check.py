@@ -17,6 +17,8 @@ BOTH = f"kernel void f(texture2d<float> t, texture2d<float, access::write> u, {A
 ONE = f"kernel void f(texture2d<float, access::read_write> t, {AT}, uint2 g [[threads_per_grid]])"
 COUNTS = f"kernel void f(texture2d<uint, access::read_write> t, {AT})"
 BARRIER = "threadgroup_barrier(mem_flags::mem_texture);"
+#: Each writes its own pixel and then, behind @, reads the next one's.
+NEIGHBOUR = "t.write(float4(i.x), i); @ if (t.read((i + 1) % g).x < 0) t.write(0, i);"
 SIDES = (8, 4)  # columns, rows
 
 #: what is wrong: (kernel, what is said)
@@ -29,7 +31,7 @@ WRONG = {
     "one pixel of all": (f"{BOTH} {{ u.write(t.read(i), uint2(0)); u.write(t.read(i), uint2(0)); }}", "two threads write byte"),
     "a neighbour's pixel": (f"{ONE} {{ t.write(t.read((i + 1) % g), i); }}", r"one thread writes and another reads byte \d+ of texture 0 \(t\)"),
     "a barrier for other memory": (
-        f"{ONE} {{ float4 v = t.read(i); t.write(v, i); threadgroup_barrier(mem_flags::mem_device); t.write(t.read((i + 1) % g), i); }}",
+        f"{ONE} {{ {NEIGHBOUR.replace('@', 'threadgroup_barrier(mem_flags::mem_device);')} }}",
         "one thread writes and another reads",
     ),
     "no fence": (
@@ -50,6 +52,7 @@ RIGHT = {
     "reads outside, which are advice": f"{BOTH} {{ u.write(t.read(i + 1), i); }}",
     "its own pixel": f"{ONE} {{ t.write(t.read(i) + 1, i); t.fence(); t.write(t.read(i) * 2, i); }}",
     "a barrier": f"{ONE} {{ float4 v = t.read((i + 1) % g); {BARRIER} t.write(v, i); {BARRIER} v = t.read((i + 3) % g); {BARRIER} t.write(v, i); }}",
+    "a neighbour's pixel behind a barrier": f"{ONE} {{ {NEIGHBOUR.replace('@', BARRIER)} }}",
     "atomics": f"{COUNTS} {{ t.atomic_fetch_add(uint2(i.x % 2, 0), 1u); t.atomic_fetch_max(uint2(0), i.x); }}",
     "sizes": f"{BOTH} {{ if (i.x < u.get_width() && i.y < u.get_height()) u.write(float4(t.get_num_mip_levels()), i); }}",
     "gathers": f"{BOTH} {{ constexpr sampler s; u.write(t.gather(s, float2(i) / 8), i); }}",

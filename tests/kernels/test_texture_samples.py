@@ -274,6 +274,13 @@ def test_a_cube_has_no_edges():
     np.testing.assert_allclose(found[:, 3], 1, atol=1e-5)
 
 
+def test_in_a_corner_of_a_cube_three_faces_share():
+    values = np.repeat(10.0 ** np.arange(6), 16).reshape(6, 4, 4).astype(np.float32)
+    at = np.array([[1, 1, 1], [-1, 1, -1]], np.float32)
+    found = sampled("cube", values, at, "t.sample(s, p)", "filter::linear")[:, 0]
+    np.testing.assert_allclose(found, [(1 + 100 + 10_000) / 3, (10 + 100 + 100_000) / 3], rtol=1e-5)
+
+
 def test_slices_of_arrays_of_cubes():
     values = np.arange(2 * 6 * 4, dtype=np.float32).reshape(2, 6, 2, 2)
     at = np.array([[3, 1, 1], [-1, -3, 1]] * 2, np.float32)

@@ -101,6 +101,24 @@ def test_where_source_and_metal_disagree_the_kernel_is_refused_by_name(bindings,
         signatures.order(PLAIN, ("f", bindings))
 
 
+def test_textures_and_samplers_have_their_place_in_the_order():
+    text = (
+        "kernel void f(sampler s [[sampler(0)]], device float *out, array<texture2d<float, access::read>, 4> many [[texture(2)]],"
+        "const depthcube<float> d, metal::texture_buffer<uint> b [[texture(0)]]) {}"
+    )
+    bindings = [
+        ("b", "texture", 0),
+        ("d", "texture", 1),
+        ("many", "texture", 2),
+        ("out", "buffer", 0),
+        ("s", "sampler", 0),
+    ]
+    assert names_of(text, bindings) == "s out many d b"
+    assert not any(place.is_threadgroup for place in signatures.order(text, ("f", bindings)))
+    with pytest.raises(TypeError, match="lists texture 3 of 'f' as 'many'"):
+        signatures.order(text, ("f", [("many", "texture", 3)]))
+
+
 @pytest.mark.parametrize(
     "text",
     [
