@@ -5,7 +5,7 @@
 
 /* +1. */
 static MTLTextureDescriptor *
-make_descriptor(const bridge_texture_facts *facts, MTLStorageMode mode)
+make_descriptor(const bridge_texture_facts *facts, MTLResourceOptions options)
 {
     MTLTextureDescriptor *descriptor = [[MTLTextureDescriptor alloc] init];
     [descriptor setTextureType:(MTLTextureType)facts->type];
@@ -14,7 +14,7 @@ make_descriptor(const bridge_texture_facts *facts, MTLStorageMode mode)
     [descriptor setHeight:facts->height];
     [descriptor setDepth:facts->depth];
     [descriptor setArrayLength:facts->slices];
-    [descriptor setStorageMode:mode];
+    [descriptor setResourceOptions:options];
     [descriptor setUsage:facts->is_written
                              ? MTLTextureUsageShaderRead | MTLTextureUsageShaderWrite
                              : MTLTextureUsageShaderRead];
@@ -37,7 +37,7 @@ bridge_texture_new(bridge_device *device, const bridge_texture_facts *facts,
         return BRIDGE_FORKED;
     }
     IN_POOL;
-    MTLTextureDescriptor *descriptor = make_descriptor(facts, MTLStorageModePrivate);
+    MTLTextureDescriptor *descriptor = make_descriptor(facts, MTLResourceStorageModePrivate);
     bridge_status status =
         give_texture([device_object(device) newTextureWithDescriptor:descriptor], out);
     [descriptor release];
@@ -64,7 +64,7 @@ bridge_texture_new_linear(bridge_buffer *buffer, const bridge_texture_facts *fac
     }
     IN_POOL;
     MTLTextureDescriptor *descriptor =
-        make_descriptor(facts, [buffer_object(buffer) storageMode]);
+        make_descriptor(facts, [buffer_object(buffer) resourceOptions]);
     bridge_status status =
         give_texture([buffer_object(buffer) newTextureWithDescriptor:descriptor
                                                               offset:offset_bytes

@@ -1,12 +1,13 @@
 """Textures and samplers as Python makes them: which pixels lie where, what is refused, what is let go."""
 
+import ctypes
 import gc
 import itertools
 
 import numpy as np
 import pytest
 from held_work import held
-from objc_messages import send
+from objc_messages import foreign_buffer, send
 
 import metal_dlpack as md
 import softmetal
@@ -34,7 +35,7 @@ def pixels(shape, dtype, seed=0):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_widthof_a_copy_come_back(kind):
+def test_the_pixels_of_a_copy_come_back(kind):
     for dtype, channels in itertools.product(DTYPES, CHANNELS):
         x = pixels(KINDS[kind] + (() if channels is None else (channels,)), dtype)
         texture = md.texture(md.asarray(x, copy=True), kind=kind, copy=True)
@@ -135,6 +136,15 @@ def test_rows_that_a_frame_has_are_linear():
     frame = buffer.array(md.StridedLayout((5, 12, 4), (64, 4, 1), 1), "uint8")
     texture = md.texture(frame, "bgra8Unorm")
     assert texture.is_linear and texture.array is frame and (texture.width, texture.height) == (12, 5)
+
+
+def test_a_buffer_of_mlx_has_textures_with_its_options():
+    """MLX's buffers are untracked, and a texture's options are those of its buffer."""
+    with foreign_buffer(4096, 1 << 8) as handle:  # MTLResourceHazardTrackingModeUntracked
+        array = md.Buffer.from_handle(handle).array((32, 32), "float32")
+        texture = md.texture(array)
+        assert texture.is_linear and send(texture.handle, "resourceOptions", result=ctypes.c_ulong) == 1 << 8
+        del array, texture
 
 
 def test_a_line_of_a_buffer_is_linear():

@@ -222,6 +222,18 @@ REPORTS_BY("blit-range", a_box_that_passes_the_buffer,
 REPORTS_BY("blit-range", a_box_with_rows_too_short,
            try_copy((part){{4, 4, 1}, 0, 0, {0, 0, 0}, 0, 12, 0}))
 REPORTS_BY("blit-range", an_empty_box, try_copy((part){{4, 0, 1}, 0, 0, {0, 0, 0}, 0, 16, 0}))
+CASE(a_linear_texture_has_its_buffers_options)
+{
+    id<MTLBuffer> buffer = make_buffer(128, MTLResourceHazardTrackingModeUntracked |
+                                                MTLResourceCPUCacheModeWriteCombined);
+    MTLTextureDescriptor *descriptor = describe(MTLTextureType2D, RED, 4, 2);
+    [descriptor setResourceOptions:[buffer resourceOptions]];
+    id<MTLTexture> texture =
+        [[buffer newTextureWithDescriptor:descriptor offset:0 bytesPerRow:16] autorelease];
+    CHECK(texture != nil && [texture resourceOptions] == [buffer resourceOptions]);
+    CHECK([texture hazardTrackingMode] == MTLHazardTrackingModeUntracked);
+}
+
 REPORTS_BY("blit-alignment", a_box_whose_rows_are_no_pixels,
            try_copy((part){{2, 2, 1}, 0, 0, {0, 0, 0}, 0, 10, 0}))
 
@@ -250,6 +262,11 @@ REPORTS_BY("texture", a_linear_texture_of_levels, {
 REPORTS_BY("texture", a_linear_texture_of_another_storage_mode, {
     MTLTextureDescriptor *descriptor = describe(MTLTextureType2D, RED, 4, 2);
     [descriptor setStorageMode:MTLStorageModePrivate];
+    try_linear(descriptor, 0, 16);
+})
+REPORTS_BY("texture", a_linear_texture_that_is_not_tracked_as_its_buffer_is, {
+    MTLTextureDescriptor *descriptor = describe(MTLTextureType2D, RED, 4, 2);
+    [descriptor setResourceOptions:MTLResourceHazardTrackingModeUntracked];
     try_linear(descriptor, 0, 16);
 })
 REPORTS_BY("texture", a_linear_texture_of_depths, {

@@ -74,7 +74,7 @@ typedef NS_OPTIONS(NSUInteger, MTLTextureUsage) {
     MTLTextureType _textureType;
     MTLPixelFormat _pixelFormat;
     NSUInteger _width, _height, _depth, _mipmapLevelCount, _arrayLength;
-    MTLStorageMode _storageMode;
+    MTLResourceOptions _resourceOptions;
     MTLTextureUsage _usage;
 }
 @property(readwrite, nonatomic) MTLTextureType textureType;
@@ -84,7 +84,8 @@ typedef NS_OPTIONS(NSUInteger, MTLTextureUsage) {
 @property(readwrite, nonatomic) NSUInteger depth;
 @property(readwrite, nonatomic) NSUInteger mipmapLevelCount;
 @property(readwrite, nonatomic) NSUInteger arrayLength;
-@property(readwrite, nonatomic) MTLStorageMode storageMode;
+@property(readwrite, nonatomic) MTLStorageMode storageMode; /* of resourceOptions */
+@property(readwrite, nonatomic) MTLResourceOptions resourceOptions;
 @property(readwrite, nonatomic) MTLTextureUsage usage;
 @end
 

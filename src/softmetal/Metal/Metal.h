@@ -83,6 +83,7 @@ typedef NS_OPTIONS(NSUInteger, MTLResourceOptions) {
 @property(readonly) id<MTLDevice> device;
 @property(readonly) MTLStorageMode storageMode;
 @property(readonly) MTLHazardTrackingMode hazardTrackingMode;
+@property(readonly) MTLResourceOptions resourceOptions;
 - (MTLPurgeableState)setPurgeableState:(MTLPurgeableState)state;
 @end
 

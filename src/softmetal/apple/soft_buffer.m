@@ -107,6 +107,11 @@
     return (MTLStorageMode)_storage->mode;
 }
 
+- (MTLResourceOptions)resourceOptions
+{
+    return _options;
+}
+
 - (MTLHazardTrackingMode)hazardTrackingMode
 {
     return _storage->is_tracked ? MTLHazardTrackingModeTracked : MTLHazardTrackingModeUntracked;

@@ -439,7 +439,7 @@ make_pipeline(const char *method, id<MTLFunction> function, NSError **error)
         !soft_texture_describe(descriptor, &as) || as.nbytes > [self maxBufferLength]) {
         return nil;
     }
-    MTLResourceOptions options = [descriptor storageMode] << MTLResourceStorageModeShift;
+    MTLResourceOptions options = [descriptor resourceOptions];
     return soft_texture_make(make_buffer(self, as.nbytes, NULL, NO, options), &as,
                              [descriptor usage]);
 }

@@ -30,8 +30,19 @@ SOFT_ATTRIBUTE(NSUInteger, height, Height)
 SOFT_ATTRIBUTE(NSUInteger, depth, Depth)
 SOFT_ATTRIBUTE(NSUInteger, mipmapLevelCount, MipmapLevelCount)
 SOFT_ATTRIBUTE(NSUInteger, arrayLength, ArrayLength)
-SOFT_ATTRIBUTE(MTLStorageMode, storageMode, StorageMode)
+SOFT_ATTRIBUTE(MTLResourceOptions, resourceOptions, ResourceOptions)
 SOFT_ATTRIBUTE(MTLTextureUsage, usage, Usage)
+
+- (MTLStorageMode)storageMode
+{
+    return (_resourceOptions & MTLResourceStorageModeMask) >> MTLResourceStorageModeShift;
+}
+
+- (void)setStorageMode:(MTLStorageMode)mode
+{
+    _resourceOptions = (_resourceOptions & ~MTLResourceStorageModeMask) |
+                       mode << MTLResourceStorageModeShift;
+}
 
 @end
 
@@ -224,10 +235,9 @@ is_linear_good(const char *method, const SoftMetalBuffer *buffer,
            SOFT_DEMAND([descriptor mipmapLevelCount] == 1, SOFT_REPORT_TEXTURE,
                        "-[%s]: a buffer's texture has one level, not %lu.", method,
                        [descriptor mipmapLevelCount]) &&
-           SOFT_DEMAND([descriptor storageMode] == (MTLStorageMode)buffer->_storage->mode,
-                       SOFT_REPORT_TEXTURE,
-                       "-[%s]: the texture's storage mode (%lu) is the buffer's (%d).", method,
-                       [descriptor storageMode], (int)buffer->_storage->mode) &&
+           SOFT_DEMAND([descriptor resourceOptions] == buffer->_options, SOFT_REPORT_TEXTURE,
+                       "-[%s]: the texture's options (0x%lx) are the buffer's (0x%lx).", method,
+                       [descriptor resourceOptions], buffer->_options) &&
            is_place_good(method, buffer, descriptor, offset, row_nbytes);
 }
 
@@ -275,6 +285,11 @@ soft_texture_make_linear(SoftMetalBuffer *buffer, MTLTextureDescriptor *descript
 - (MTLStorageMode)storageMode
 {
     return [_memory storageMode];
+}
+
+- (MTLResourceOptions)resourceOptions
+{
+    return [_memory resourceOptions];
 }
 
 - (MTLHazardTrackingMode)hazardTrackingMode
