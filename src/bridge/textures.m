@@ -3,6 +3,21 @@
 
 /* ---- textures ---- */
 
+/* An atomic operation needs a usage of its own, which these formats have on every GPU of Apple's; an M1 ends the
+ * process for rg32Uint.  SPEC MoltenVK issues 2172, 2414 */
+static MTLTextureUsage
+usage_of(const bridge_texture_facts *facts)
+{
+    MTLTextureUsage usage = MTLTextureUsageShaderRead;
+    if (facts->is_written) {
+        usage |= MTLTextureUsageShaderWrite;
+        if (facts->format == MTLPixelFormatR32Uint || facts->format == MTLPixelFormatR32Sint) {
+            usage |= MTLTextureUsageShaderAtomic;
+        }
+    }
+    return usage;
+}
+
 /* +1. */
 static MTLTextureDescriptor *
 make_descriptor(const bridge_texture_facts *facts, MTLResourceOptions options)
@@ -15,9 +30,7 @@ make_descriptor(const bridge_texture_facts *facts, MTLResourceOptions options)
     [descriptor setDepth:facts->depth];
     [descriptor setArrayLength:facts->slices];
     [descriptor setResourceOptions:options];
-    [descriptor setUsage:facts->is_written
-                             ? MTLTextureUsageShaderRead | MTLTextureUsageShaderWrite
-                             : MTLTextureUsageShaderRead];
+    [descriptor setUsage:usage_of(facts)];
     return descriptor;
 }
 

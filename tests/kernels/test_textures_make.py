@@ -147,6 +147,15 @@ def test_a_buffer_of_mlx_has_textures_with_its_options():
         del array, texture
 
 
+def test_atomics_are_asked_for_where_every_gpu_has_them():
+    def usage(dtype, channels, **how):
+        texture = md.texture(md.zeros((4, 4, channels), dtype=dtype), **how)
+        return send(texture.handle, "usage", result=ctypes.c_ulong)
+
+    assert usage("uint32", 1) == usage("int32", 1, copy=True) == 1 | 2 | 32
+    assert usage("uint32", 2) == usage("float32", 1) == 1 | 2
+
+
 def test_a_line_of_a_buffer_is_linear():
     a = md.zeros(100, "float32")
     assert md.texture(a[4:], kind="buffer").is_linear

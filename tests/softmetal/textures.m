@@ -228,8 +228,9 @@ CASE(a_linear_texture_has_its_buffers_options)
                                                 MTLResourceCPUCacheModeWriteCombined);
     MTLTextureDescriptor *descriptor = describe(MTLTextureType2D, RED, 4, 2);
     [descriptor setResourceOptions:[buffer resourceOptions]];
-    id<MTLTexture> texture =
-        [[buffer newTextureWithDescriptor:descriptor offset:0 bytesPerRow:16] autorelease];
+    id<MTLTexture> texture = [[buffer newTextureWithDescriptor:descriptor
+                                                        offset:0
+                                                   bytesPerRow:16] autorelease];
     CHECK(texture != nil && [texture resourceOptions] == [buffer resourceOptions]);
     CHECK([texture hazardTrackingMode] == MTLHazardTrackingModeUntracked);
 }

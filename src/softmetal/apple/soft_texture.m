@@ -40,8 +40,8 @@ SOFT_ATTRIBUTE(MTLTextureUsage, usage, Usage)
 
 - (void)setStorageMode:(MTLStorageMode)mode
 {
-    _resourceOptions = (_resourceOptions & ~MTLResourceStorageModeMask) |
-                       mode << MTLResourceStorageModeShift;
+    _resourceOptions =
+        (_resourceOptions & ~MTLResourceStorageModeMask) | mode << MTLResourceStorageModeShift;
 }
 
 @end
