@@ -274,8 +274,8 @@ sampler_room(const bridge_kernel_facts *facts, unsigned index)
     unsigned next = KERNEL_MOST_SAMPLERS;
     for (size_t i = 0; i < facts->count; i++) {
         const bridge_parameter *one = &facts->parameters[i];
-        bool is_next = one->kind == BRIDGE_PARAMETER_SAMPLER && one->index > index &&
-                       one->index < next;
+        bool is_next =
+            one->kind == BRIDGE_PARAMETER_SAMPLER && one->index > index && one->index < next;
         next = is_next ? one->index : next;
     }
     return next > index ? next - index : 1;
