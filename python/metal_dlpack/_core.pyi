@@ -766,7 +766,7 @@ def sampler(
     mag_filter: _Filter | None = None,
     mip_filter: _MipFilter = "none",
     address: _Address | tuple[_Address, ...] = "clamp_to_edge",
-    normalized: builtins.bool = True,
+    normalized: builtins.bool | None = True,
     compare: _Compare | None = None,
     border: Literal["transparent_black", "opaque_black", "opaque_white"] = "transparent_black",
     max_anisotropy: SupportsIndex = 1,
@@ -779,7 +779,7 @@ def texture(
     format: str | None = None,
     *,
     kind: _TextureKind = "2d",
-    copy: builtins.bool = False,
+    copy: builtins.bool | None = False,
     stream: _StreamLike | None = None,
     label: str | None = None,
 ) -> Texture: ...

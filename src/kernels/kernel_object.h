@@ -65,15 +65,16 @@ typedef struct kernel_parameter {
     bool is_threadgroup; /* threadgroup memory: it is given by size, and takes no position */
     bool is_unlisted; /* Metal binds nothing there: it takes a place in a call, and no more */
     bool is_read, is_written;
-    /* what a texture is; `count`: how many an array of them has, else 1 */
+    /* what a texture is; `count`: how many an array of them has, else 1; of samplers how many there is room for */
     bool is_depth;
     unsigned texture_type; /* MTLTextureType */
     size_t count;
 } kernel_parameter;
 
 #define KERNEL_MOST_BUFFERS 31
+#define KERNEL_MOST_SAMPLERS 16
 #define KERNEL_MOST_PARAMETERS \
-    (31 + 31 + 128 + 16) /* in threadgroup memory, textures, samplers */
+    (31 + 31 + 128 + KERNEL_MOST_SAMPLERS) /* in threadgroup memory, textures, samplers */
 
 typedef struct {
     PyObject_VAR_HEAD /* ob_size is the number of parameters */

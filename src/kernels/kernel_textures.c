@@ -209,8 +209,11 @@ kernel_call_bind_texture(kernel_call *call, const kernel_parameter *parameter, P
                                  : bind_several(call, parameter, value);
 }
 
-int
-kernel_call_bind_sampler(kernel_call *call, const kernel_parameter *parameter, PyObject *value)
+/* ---- samplers ---- */
+
+static int
+bind_one_sampler(kernel_call *call, const kernel_parameter *parameter, unsigned at,
+                 PyObject *value)
 {
     if (!Py_IS_TYPE(value, call->state->sampler_type)) {
         return errors_raise(PyExc_TypeError,
@@ -227,7 +230,30 @@ kernel_call_bind_sampler(kernel_call *call, const kernel_parameter *parameter, P
                             call->kernel->device->index, call->kernel->device->index);
     }
     call->arguments[call->argument_count++] =
-        (bridge_argument){.index = parameter->index, .sampler = sampler->sampler};
+        (bridge_argument){.index = parameter->index + at, .sampler = sampler->sampler};
+    return 0;
+}
+
+/* A tuple for an array of samplers.  Metal does not tell how many that has, or that it is one. */
+int
+kernel_call_bind_sampler(kernel_call *call, const kernel_parameter *parameter, PyObject *value)
+{
+    if (!PyTuple_Check(value)) {
+        return bind_one_sampler(call, parameter, 0, value);
+    }
+    size_t count = (size_t)PyTuple_GET_SIZE(value);
+    if (count < 1 || count > parameter->count) {
+        return errors_raise(PyExc_ValueError,
+                            "%s: %zu samplers are given, and there is room for %zu; give as "
+                            "many as the array has.",
+                            kernel_subject(parameter), count, parameter->count);
+    }
+    for (size_t i = 0; i < count; i++) {
+        PyObject *one = PyTuple_GET_ITEM(value, (Py_ssize_t)i);
+        if (bind_one_sampler(call, parameter, (unsigned)i, one) < 0) {
+            return -1;
+        }
+    }
     return 0;
 }
 

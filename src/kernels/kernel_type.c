@@ -267,6 +267,20 @@ set_place(const KernelObject *self, kernel_parameter *parameter,
     return result;
 }
 
+/* How many samplers may be given from this one on: up to the next, as Metal does not tell how many an array has. */
+static size_t
+sampler_room(const bridge_kernel_facts *facts, unsigned index)
+{
+    unsigned next = KERNEL_MOST_SAMPLERS;
+    for (size_t i = 0; i < facts->count; i++) {
+        const bridge_parameter *one = &facts->parameters[i];
+        bool is_next =
+            one->kind == BRIDGE_PARAMETER_SAMPLER && one->index > index && one->index < next;
+        next = is_next ? one->index : next;
+    }
+    return next > index ? next - index : 1;
+}
+
 static int
 set_parameters(KernelObject *self, const bridge_kernel_facts *facts, PyObject *order)
 {
@@ -275,8 +289,11 @@ set_parameters(KernelObject *self, const bridge_kernel_facts *facts, PyObject *o
         if (set_place(self, &self->parameters[i], facts, PyList_GET_ITEM(order, i)) < 0) {
             return -1;
         }
-        const kernel_parameter *parameter = &self->parameters[i];
+        kernel_parameter *parameter = &self->parameters[i];
         bool is_buffer = parameter->kind == BRIDGE_PARAMETER_BUFFER;
+        if (parameter->kind == BRIDGE_PARAMETER_SAMPLER) {
+            parameter->count = sampler_room(facts, parameter->index);
+        }
         self->buffer_count += !parameter->is_threadgroup;
         buffers += is_buffer;
         self->texture_count +=

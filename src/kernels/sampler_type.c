@@ -76,12 +76,23 @@ convert_addresses(PyObject *value, unsigned address[3])
     return 0;
 }
 
+/* What is no number gets a sentence of ours; NaN, which no level is, stands for a number that is too large. */
 static int
 convert_level(PyObject *value, float *out)
 {
     double level = PyFloat_AsDouble(value);
+    if (level == -1.0 && PyErr_Occurred()) {
+        if (PyErr_ExceptionMatches(PyExc_TypeError)) {
+            return args_refuse_type("sampler", "a level of lod", "a number", value);
+        }
+        if (!PyErr_ExceptionMatches(PyExc_OverflowError)) {
+            return -1;
+        }
+        PyErr_Clear();
+        level = Py_NAN;
+    }
     *out = (float)level;
-    return level == -1.0 && PyErr_Occurred() ? -1 : 0;
+    return 0;
 }
 
 /* (least, most), of which the second may be None. */
@@ -133,7 +144,7 @@ convert_numbers(PyObject *const *values, bridge_sampler_facts *facts)
 {
     int64_t anisotropy = 1;
     int is_normalized = 1;
-    if ((values[5] != NULL &&
+    if ((args_is_given(values[5]) &&
          args_bool("sampler", "normalized", values[5], &is_normalized) < 0) ||
         (values[8] != NULL &&
          args_int64("sampler", "max_anisotropy", values[8], &anisotropy) < 0)) {

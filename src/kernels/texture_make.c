@@ -55,9 +55,11 @@ check_extent(const texture_request *to, const char *what, int64_t extent, int64_
                ? 0
                : errors_raise(PyExc_ValueError,
                               "%s: the %s is %lld, and of a texture of kind '%s' it is 1 to "
-                              "%lld; cut the array into parts.",
+                              "%lld; %s.",
                               to->function, what, (long long)extent, to->kind->name,
-                              (long long)most);
+                              (long long)most,
+                              extent == 0 ? "give an array that has pixels"
+                                          : "cut the array into parts");
 }
 
 static int
@@ -343,7 +345,7 @@ ARGS_FUNCTION(core_texture, module, "texture", 0, 2, 1, "array", "format", "kind
     }
     to.array = array_cast(values[0]);
     if (texture_kind_convert(function, values[2], &to.kind) < 0 ||
-        (values[3] != NULL && args_bool(function, "copy", values[3], &is_copy) < 0) ||
+        (args_is_given(values[3]) && args_bool(function, "copy", values[3], &is_copy) < 0) ||
         args_text_or_none(function, "label", values[5], &label) < 0 ||
         read_array(&to, values[1]) < 0 || (is_copy == 0 && check_linear(&to) < 0)) {
         return NULL;

@@ -158,6 +158,40 @@ def test_an_array_of_textures_takes_a_tuple(library):
         assert np.array_equal(np.asarray(out), x[0] + 10 * x[1] + 100 * x[2])
 
 
+@pytest.mark.needs_softmetal
+def test_an_array_of_samplers_takes_a_tuple():
+    """As many as there is room for: up to the next sampler."""
+    kernel = md.kernel(
+        "#include <metal_stdlib>\nusing namespace metal;\n"
+        "kernel void f(texture1d<float> from [[texture(0)]], array<sampler, 2> s [[sampler(3)]], sampler t [[sampler(5)]],"
+        " device float *out [[buffer(0)]], uint i [[thread_position_in_grid]])\n"
+        "{ out[i] = from.sample(i < 4 ? s[i % 2] : t, (i % 4 + 1) / 4.0f).x; }"
+    )
+    x, out = md.texture(md.asarray([0.0, 4, 8, 12]), kind="1d", copy=True), md.zeros(8)
+    linear, nearest = md.sampler("linear"), md.sampler()
+    for _ in range(2):
+        kernel(x, (linear, nearest), linear, out, n=8)
+        assert out.tolist() == [2, 8, 10, 12, 2, 6, 10, 12]
+    for given, error, words in (
+        ((), ValueError, "'s': 0 samplers are given, and there is room for 2"),
+        ((linear,) * 3, ValueError, "'s': 3 samplers are given"),
+        ((linear, x), TypeError, "'s' is a sampler, and an object of type metal_dlpack.Texture is none"),
+    ):
+        with pytest.raises(error, match=words):
+            kernel(x, given, linear, out, n=8)
+
+
+@pytest.mark.needs_softmetal
+def test_counts_name_textures():
+    kernel = md.kernel(
+        "#include <metal_stdlib>\nusing namespace metal;\n"
+        "kernel void f(texture2d<uint, access::read_write> sums [[texture(3)]], uint i [[thread_position_in_grid]])\n"
+        "{ sums.atomic_fetch_add(uint2(i % 2, 0), 1u); }"
+    )
+    counted = kernel.count(md.texture(md.zeros((1, 4), "uint32")), n=8)
+    assert [(one.name, one.index, one.atomics) for one in counted.arguments] == [("sums", 3, 8)]
+
+
 def test_a_texture_in_a_structure_is_among_the_resources(library):
     x, out = pixels((2, 8)), md.zeros(8)
     texture = md.texture(md.asarray(x, copy=True))

@@ -189,7 +189,7 @@ REFUSED = [
     (lambda: md.texture(md.zeros((2, 4, 4)), kind="3d"), md.CopyRequiredError, "only textures of kind '2d'"),
     (lambda: md.texture(md.zeros((5, 4, 4)), kind="cube", copy=True), ValueError, "6 faces"),
     (lambda: md.texture(md.zeros((6, 4, 3)), kind="cube", copy=True), ValueError, "as high as wide"),
-    (lambda: md.texture(md.zeros((0, 4)), copy=True), ValueError, "the height is 0"),
+    (lambda: md.texture(md.zeros((0, 4)), copy=True), ValueError, "the height is 0.*give an array that has pixels"),
     (lambda: md.texture(md.zeros((1, 16385)), copy=True), ValueError, "1 to 16384"),
     (lambda: md.texture(md.zeros((2049, 1, 1)), kind="3d", copy=True), ValueError, "depth is 2049"),
     (lambda: md.texture(md.zeros((4, 4)), copy=1), TypeError, "copy"),
@@ -202,6 +202,8 @@ REFUSED = [
     (lambda: md.sampler(normalized=False, mip_filter="linear"), ValueError, "normalized=False"),
     (lambda: md.sampler(lod=(2, 1)), ValueError, "lod"),
     (lambda: md.sampler(lod=2), TypeError, "lod"),
+    (lambda: md.sampler(lod=(0, "all")), TypeError, "sampler: a level of lod must be a number, not str"),
+    (lambda: md.sampler(lod=(10**400, None)), ValueError, "sampler: lod is the least and the most level"),
     (lambda: md.sampler(max_anisotropy=0), ValueError, "1 to 16"),
 ]
 
@@ -244,6 +246,12 @@ def test_a_sampler_tells_what_it_was_made_with():
     assert sampler.address == ("repeat", "clamp_to_border", "clamp_to_border") and sampler.normalized
     assert repr(sampler) == "<metal_dlpack.Sampler nearest and linear, repeat, on metal:0>"
     assert sampler.device == md.default_device() and sampler.handle != 0
+
+
+def test_none_is_what_is_given_without_a_word():
+    a = md.zeros((4, 4))
+    assert md.texture(a, None, kind=None, copy=None, stream=None, label=None).array is a
+    assert md.sampler(normalized=None, lod=None).gpu_resource_id == md.sampler().gpu_resource_id
 
 
 @pytest.mark.needs_softmetal

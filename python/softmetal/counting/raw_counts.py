@@ -51,7 +51,12 @@ class _Memory(NamedTuple):
     @property
     def resource(self) -> int:
         """Its place in resources=; below 0: it is none."""
-        return -1 if self.is_threadgroup else self.number - 31  # finding.h: SOFT_FIRST_RESOURCE
+        return -1 if self.is_threadgroup or self.texture >= 0 else self.number - 31  # finding.h: SOFT_FIRST_RESOURCE
+
+    @property
+    def texture(self) -> int:
+        """Its [[texture(index)]]; below 0: it is none."""
+        return -1 if self.is_threadgroup else self.number - (1 << 16)  # finding.h: SOFT_FIRST_TEXTURE
 
 
 class _Row(NamedTuple):
@@ -134,7 +139,7 @@ def _spaces(memories: list[_Memory], kernel: str, text: str | None) -> list[str]
         listed = [
             (one.name, "threadgroup" if one.is_threadgroup else "buffer", one.number)
             for one in memories
-            if not one.is_variable and one.resource < 0
+            if not one.is_variable and one.resource < 0 and one.texture < 0
         ]
         constant = {place.name for place in signatures.order(text, (kernel, listed)) if place.is_constant}
     return [
@@ -178,7 +183,7 @@ def _argument(memory: _Memory, name: str, space: str, accesses: list[AccessCount
     return ArgumentCount(
         **total(accesses),
         name=name,
-        index=memory.number if memory.resource < 0 else memory.resource,
+        index=next((at for at in (memory.texture, memory.resource) if at >= 0), memory.number),
         space=space,
         nbytes=memory.nbytes,
         distinct_read=memory.distinct_read,

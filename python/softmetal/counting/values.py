@@ -94,7 +94,7 @@ class ArgumentCount(Traffic):
     """What becomes of one argument, or of one variable in threadgroup memory."""
 
     name: str = ""
-    index: int = 0  #: [[buffer(index)]], [[threadgroup(index)]] or resources[index]; of a variable its number
+    index: int = 0  #: [[buffer(index)]], texture, threadgroup memory, or resources[index]; of a variable its number
     space: str = ""
     nbytes: int = 0
     distinct_read: int = 0  #: bytes that were read once or more; of device and constant memory
