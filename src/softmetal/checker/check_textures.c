@@ -8,6 +8,7 @@
  * pixel that is none, a texture that is none, and a thread's own write that it reads with no fence() between.
  */
 #include "softmetal/checker/check_state.h"
+#include "softmetal/kernels/texture.h"
 
 static const soft_range *
 range_of(const soft_check *check, const soft_texture *texture)
@@ -44,12 +45,6 @@ missing_texture(const soft_check *check)
     return found;
 }
 
-static soft_u32
-halved(soft_u32 side, soft_u32 level)
-{
-    return side >> level == 0 ? 1 : side >> level;
-}
-
 static soft_finding
 refuse(const soft_check *check, const soft_texture *texture, const soft_u32 at[4],
        bool is_write)
@@ -66,9 +61,10 @@ refuse(const soft_check *check, const soft_texture *texture, const soft_u32 at[4
         found.memory = soft_range_found(range);
     }
     if (at[3] < texture->levels) {
-        found.sides[0] = halved(texture->width, at[3]);
-        found.sides[1] = halved(texture->height, at[3]);
-        found.sides[2] = texture->slices > 1 ? texture->slices : halved(texture->depth, at[3]);
+        found.sides[0] = soft_texture_side(texture->width, at[3]);
+        found.sides[1] = soft_texture_side(texture->height, at[3]);
+        found.sides[2] =
+            texture->slices > 1 ? texture->slices : soft_texture_side(texture->depth, at[3]);
     }
     return found;
 }
