@@ -34,7 +34,7 @@ def pixels(shape, dtype, seed=0):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_widthof_a_copy_come_back(kind):
+def test_the_pixels_of_a_copy_come_back(kind):
     for dtype, channels in itertools.product(DTYPES, CHANNELS):
         x = pixels(KINDS[kind] + (() if channels is None else (channels,)), dtype)
         texture = md.texture(md.asarray(x, copy=True), kind=kind, copy=True)
