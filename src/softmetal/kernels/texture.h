@@ -35,6 +35,13 @@ enum {
     SOFT_TEXTURE_BUFFER = 9,
 };
 
+/* NULL: there is no texture, or no such format. */
+static inline const pixel_format *
+soft_texture_format(const soft_texture *texture)
+{
+    return texture == NULL ? NULL : pixel_format_of_number(texture->format);
+}
+
 /* A side of a level that there is: half of the one before, and at least 1. */
 static inline soft_u32
 soft_texture_side(soft_u32 side, soft_u32 level)

@@ -200,17 +200,11 @@ find(const soft_texture *texture, const pixel_format *format, soft_u32 x, soft_u
            y * texture->level[level].row_nbytes + z * texture->level[level].image_nbytes;
 }
 
-static inline const pixel_format *
-format_of(const soft_texture *texture)
-{
-    return texture == NULL ? NULL : pixel_format_of_number(texture->format);
-}
-
 soft_u8 *
 soft_texture_pixel(const soft_texture *texture, soft_u32 x, soft_u32 y, soft_u32 z,
                    soft_u32 level)
 {
-    const pixel_format *format = format_of(texture);
+    const pixel_format *format = soft_texture_format(texture);
     return format == NULL ? NULL : find(texture, format, x, y, z, level);
 }
 
@@ -218,7 +212,7 @@ soft_pixel
 soft_texture_read(const soft_texture *texture, soft_u32 x, soft_u32 y, soft_u32 z,
                   soft_u32 level)
 {
-    const pixel_format *format = format_of(texture);
+    const pixel_format *format = soft_texture_format(texture);
     const soft_u8 *bytes = format == NULL ? NULL : find(texture, format, x, y, z, level);
     return bytes == NULL ? (soft_pixel){0, 0, 0, 0} : soft_texture_decode(format, bytes);
 }
@@ -227,7 +221,7 @@ void
 soft_texture_write(const soft_texture *texture, soft_pixel pixel, soft_u32 x, soft_u32 y,
                    soft_u32 z, soft_u32 level)
 {
-    const pixel_format *format = format_of(texture);
+    const pixel_format *format = soft_texture_format(texture);
     soft_u8 *bytes = format == NULL ? NULL : find(texture, format, x, y, z, level);
     if (bytes != NULL) {
         encode(format, pixel, bytes);

@@ -318,8 +318,7 @@ soft_texture_find(const soft_texture *texture, soft_u64 sampler, soft_floats at,
                   soft_floats level, soft_u32 slice, soft_u32 how, soft_texels *found)
 {
     found->count = 0;
-    const pixel_format *format =
-        texture == NULL ? NULL : pixel_format_of_number(texture->format);
+    const pixel_format *format = soft_texture_format(texture);
     if (format == NULL) {
         return;
     }
