@@ -76,4 +76,11 @@ pixel_format_nbytes(const pixel_format *format)
     return (size_t)format->channels * format->bits / 8;
 }
 
+/* A side of a level that there is: half of the one before, and at least 1. */
+static inline uint32_t
+texture_side(uint32_t side, uint32_t level)
+{
+    return side >> level == 0 ? 1 : side >> level;
+}
+
 #endif /* MD_PIXEL_FORMAT_H */

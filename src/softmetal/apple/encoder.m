@@ -13,7 +13,6 @@
 
 #include "softmetal/apple/object_list.h"
 #include "softmetal/call_site.h"
-#include "softmetal/kernels/texture.h"
 #include "softmetal/settings.h"
 #include "softmetal/validation.h"
 
@@ -219,7 +218,7 @@ is_box_good(const char *method, const soft_pixels *pixels, MTLOrigin origin, MTL
                                origin.z + size.depth};
     const soft_u32 extents[] = {pixels->as.width, pixels->as.height, pixels->as.depth};
     for (int axis = 0; axis < 3; axis++) {
-        NSUInteger extent = soft_texture_side(extents[axis], (soft_u32)level);
+        NSUInteger extent = texture_side(extents[axis], (soft_u32)level);
         if (!SOFT_DEMAND(ends[axis] <= extent, SOFT_REPORT_BLIT_RANGE,
                          "-[%s]: the box ends at %lu, and axis %d of the texture at %lu.",
                          method, ends[axis], axis, extent)) {

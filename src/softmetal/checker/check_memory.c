@@ -10,8 +10,8 @@
 
 #include <stdlib.h>
 
+#include "arithmetic/pixel_format.h"
 #include "softmetal/fiber.h"
-#include "softmetal/kernels/texture.h"
 
 /* An address so far from everything is nobody's overrun. */
 #define FARTHEST ((uintptr_t)64 << 20)
@@ -52,7 +52,8 @@ alignment_of(const soft_check *check, const soft_range *range)
         const soft_texture *texture = launch->textures != NULL && index < SOFT_MOST_TEXTURES
                                           ? launch->textures[index]
                                           : NULL;
-        const pixel_format *format = soft_texture_format(texture);
+        const pixel_format *format =
+            texture == NULL ? NULL : pixel_format_of_number(texture->format);
         return format == NULL ? 1 : (unsigned)pixel_format_nbytes(format);
     }
     const soft_argument_facts *facts =

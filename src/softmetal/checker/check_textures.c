@@ -8,7 +8,8 @@
  * pixel that is none, a texture that is none, and a thread's own write that it reads with no fence() between.
  */
 #include "softmetal/checker/check_state.h"
-#include "softmetal/kernels/texture.h"
+
+#include "arithmetic/pixel_format.h"
 
 static const soft_range *
 range_of(const soft_check *check, const soft_texture *texture)
@@ -61,10 +62,10 @@ refuse(const soft_check *check, const soft_texture *texture, const soft_u32 at[4
         found.memory = soft_range_found(range);
     }
     if (at[3] < texture->levels) {
-        found.sides[0] = soft_texture_side(texture->width, at[3]);
-        found.sides[1] = soft_texture_side(texture->height, at[3]);
+        found.sides[0] = texture_side(texture->width, at[3]);
+        found.sides[1] = texture_side(texture->height, at[3]);
         found.sides[2] =
-            texture->slices > 1 ? texture->slices : soft_texture_side(texture->depth, at[3]);
+            texture->slices > 1 ? texture->slices : texture_side(texture->depth, at[3]);
     }
     return found;
 }

@@ -5,20 +5,19 @@
 #include <string.h>
 
 #include "softmetal/host.h"
-#include "softmetal/kernels/texture.h"
 
 void
 soft_texture_lay_out(soft_texture *as, size_t pixel_nbytes, size_t alignment)
 {
     as->nbytes = 0;
     for (soft_u32 level = 0; level < as->levels; level++) {
-        soft_u64 row = (soft_u64)soft_texture_side(as->width, level) * pixel_nbytes;
+        soft_u64 row = (soft_u64)texture_side(as->width, level) * pixel_nbytes;
         row = (row + alignment - 1) / alignment * alignment;
-        soft_u64 image = row * soft_texture_side(as->height, level);
+        soft_u64 image = row * texture_side(as->height, level);
         as->level[level].offset = as->nbytes;
         as->level[level].row_nbytes = row;
         as->level[level].image_nbytes = image;
-        as->nbytes += image * soft_texture_side(as->depth, level) * as->slices;
+        as->nbytes += image * texture_side(as->depth, level) * as->slices;
     }
 }
 

@@ -42,13 +42,6 @@ soft_texture_format(const soft_texture *texture)
     return texture == NULL ? NULL : pixel_format_of_number(texture->format);
 }
 
-/* A side of a level that there is: half of the one before, and at least 1. */
-static inline soft_u32
-soft_texture_side(soft_u32 side, soft_u32 level)
-{
-    return side >> level == 0 ? 1 : side >> level;
-}
-
 /* ---- a channel: 32 bits, of a float where the kernel sees floats ---- */
 
 static inline float

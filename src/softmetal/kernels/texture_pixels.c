@@ -189,9 +189,9 @@ find(const soft_texture *texture, const pixel_format *format, soft_u32 x, soft_u
         if (level >= texture->levels) {
             return NULL;
         }
-        width = soft_texture_side(width, level);
-        height = soft_texture_side(height, level);
-        depth = soft_texture_side(depth, level);
+        width = texture_side(width, level);
+        height = texture_side(height, level);
+        depth = texture_side(depth, level);
     }
     if (x >= width || y >= height || z >= (texture->slices > 1 ? texture->slices : depth)) {
         return NULL;
