@@ -80,8 +80,7 @@ pixel_format_named(const char *name)
 bool
 pixel_format_is_read_write(const pixel_format *format)
 {
-    bool is_plain = format->kind == PIXEL_UINT || format->kind == PIXEL_SINT ||
-                    format->kind == PIXEL_FLOAT ||
-                    (format->kind == PIXEL_UNORM && format->bits == 8);
-    return is_plain && format->channels != 2 && !format->is_bgra;
+    bool is_8_unorm = format->kind == PIXEL_UNORM && format->bits == 8;
+    return (is_8_unorm || pixel_format_is_plain(format)) && format->channels != 2 &&
+           !format->is_bgra;
 }

@@ -12,6 +12,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The most that Apple's GPUs in Macs take.  Source: Metal Feature Set Tables, "GPU implementation limits". */
+enum {
+    TEXTURE_MOST_PIXELS = 16384,
+    TEXTURE_MOST_DEEP = 2048,       /* of a 3D texture along each axis, and slices */
+    TEXTURE_MOST_IN_LINE = 1 << 28, /* of a texture buffer */
+};
+
 /* What a channel's bits are; a kernel sees the first five as floating-point numbers. */
 typedef enum {
     PIXEL_UNORM, /* 0 to 1 */
@@ -42,10 +49,38 @@ const pixel_format *pixel_format_named(const char *name);
 /* May a kernel read and write such a texture at once?  SPEC MTLReadWriteTextureTier2 */
 bool pixel_format_is_read_write(const pixel_format *format);
 
+/* A kernel sees integers, which are not filtered. */
+static inline bool
+pixel_format_is_integer(const pixel_format *format)
+{
+    return format->kind == PIXEL_UINT || format->kind == PIXEL_SINT;
+}
+
+/* Its numbers are an Array's items themselves. */
+static inline bool
+pixel_format_is_plain(const pixel_format *format)
+{
+    return format->kind == PIXEL_FLOAT || pixel_format_is_integer(format);
+}
+
+/* Two numbers of 32 bits, which atomics take as one of 64. */
+static inline bool
+pixel_format_is_of_64_bits(const pixel_format *format)
+{
+    return format->kind == PIXEL_UINT && format->bits == 32 && format->channels == 2;
+}
+
 static inline size_t
 pixel_format_nbytes(const pixel_format *format)
 {
     return (size_t)format->channels * format->bits / 8;
+}
+
+/* A side of a level that there is: half of the one before, and at least 1. */
+static inline uint32_t
+texture_side(uint32_t side, uint32_t level)
+{
+    return side >> level == 0 ? 1 : side >> level;
 }
 
 #endif /* MD_PIXEL_FORMAT_H */

@@ -41,27 +41,20 @@ refuse_kind(const kernel_parameter *parameter, const TextureObject *texture)
 }
 
 /* What a kernel sees in a pixel. */
-static const char *
-component_of(const pixel_format *format)
+static uint8_t
+code_of(const pixel_format *format)
 {
-    return format->kind == PIXEL_UINT ? "uint" : format->kind == PIXEL_SINT ? "int" : "float";
-}
-
-static bool
-sees(const kernel_parameter *parameter, const pixel_format *format)
-{
-    DLDataType scalar = parameter->type.scalar;
-    uint8_t code = format->kind == PIXEL_UINT   ? kDLUInt
-                   : format->kind == PIXEL_SINT ? kDLInt
-                                                : kDLFloat;
-    return parameter->type.lanes == 0 || scalar.code == code;
+    return format->kind == PIXEL_UINT   ? kDLUInt
+           : format->kind == PIXEL_SINT ? kDLInt
+                                        : kDLFloat;
 }
 
 static int
 refuse_format(const kernel_parameter *parameter, const TextureObject *texture)
 {
     PyObject *wanted = declared(parameter);
-    const char *component = component_of(texture->format);
+    uint8_t code = code_of(texture->format);
+    const char *component = code == kDLUInt ? "uint" : code == kDLInt ? "int" : "float";
     if (wanted != NULL) {
         PyErr_Format(
             PyExc_TypeError,
@@ -75,14 +68,6 @@ refuse_format(const kernel_parameter *parameter, const TextureObject *texture)
         Py_DECREF(wanted);
     }
     return -1;
-}
-
-/* Pixels of two numbers of 32 bits as one of 64, for atomics. */
-static bool
-is_of_64_bits(const kernel_parameter *parameter, const pixel_format *format)
-{
-    return parameter->type.scalar.bits == 64 && format->kind == PIXEL_UINT &&
-           format->bits == 32 && format->channels == 2;
 }
 
 static int
@@ -103,7 +88,8 @@ check_access(const kernel_parameter *parameter, const TextureObject *texture)
             kernel_subject(parameter));
     }
     return !parameter->is_read || pixel_format_is_read_write(texture->format) ||
-                   is_of_64_bits(parameter, texture->format)
+                   (parameter->type.scalar.bits == 64 &&
+                    pixel_format_is_of_64_bits(texture->format))
                ? 0
                : errors_raise(
                      PyExc_TypeError,
@@ -130,7 +116,8 @@ check_texture(const kernel_call *call, const kernel_parameter *parameter,
     if (texture->kind->type != parameter->texture_type) {
         return refuse_kind(parameter, texture);
     }
-    if (!sees(parameter, texture->format) ||
+    const metal_type *type = &parameter->type;
+    if ((type->lanes != 0 && type->scalar.code != code_of(texture->format)) ||
         (parameter->is_depth && texture->format->kind != PIXEL_DEPTH)) {
         return refuse_format(parameter, texture);
     }

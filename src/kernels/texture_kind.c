@@ -72,14 +72,6 @@ fits(const pixel_format *format, DLDataType dtype, int64_t channels)
            channels == format->channels;
 }
 
-/* The one whose numbers are the items themselves. */
-static bool
-is_plain(const pixel_format *format)
-{
-    return format->kind == PIXEL_FLOAT || format->kind == PIXEL_UINT ||
-           format->kind == PIXEL_SINT;
-}
-
 /* "r32Float, depth32Float": owned (+1). */
 static PyObject *
 list_fitting(DLDataType dtype, int64_t channels)
@@ -140,7 +132,7 @@ texture_format_convert(const char *function, PyObject *value, DLDataType dtype,
     const pixel_format *plain = NULL;
     for (size_t i = 0; i < pixel_format_count; i++) {
         const pixel_format *one = &pixel_format_table[i];
-        plain = is_plain(one) && fits(one, dtype, channels) ? one : plain;
+        plain = pixel_format_is_plain(one) && fits(one, dtype, channels) ? one : plain;
     }
     if (args_text_or_none(function, "format", value, &name) < 0) {
         return -1;

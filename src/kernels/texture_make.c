@@ -11,11 +11,6 @@
 #include "python/errors.h"
 #include "streams/stream_object.h"
 
-/* What Apple's GPUs in Macs take.  Source: Metal Feature Set Tables, "GPU implementation limits". */
-#define MOST_PIXELS 16384
-#define MOST_DEEP 2048
-#define MOST_IN_LINE (INT64_C(1) << 28)
-
 /* What a call asks for. */
 typedef struct texture_request {
     const char *function;
@@ -67,12 +62,15 @@ read_extents(texture_request *to, const int64_t *shape)
 {
     const texture_kind *kind = to->kind;
     int before = kind->axes - (kind->is_line ? 1 : 2);
-    int64_t most = kind->type == 9 ? MOST_IN_LINE : kind->is_deep ? MOST_DEEP : MOST_PIXELS;
+    int64_t most = kind->type == 9 ? TEXTURE_MOST_IN_LINE
+                   : kind->is_deep ? TEXTURE_MOST_DEEP
+                                   : TEXTURE_MOST_PIXELS;
     int64_t width = shape[kind->axes - 1], height = kind->is_line ? 1 : shape[before];
     int64_t images = before == 0 || (kind->is_cube && before == 1) ? 1 : shape[0];
     if (check_extent(to, "width", width, most) < 0 ||
         check_extent(to, "height", height, most) < 0 ||
-        check_extent(to, kind->is_deep ? "depth" : "number of slices", images, MOST_DEEP) < 0) {
+        check_extent(to, kind->is_deep ? "depth" : "number of slices", images,
+                     TEXTURE_MOST_DEEP) < 0) {
         return -1;
     }
     if (kind->is_cube && (shape[before - 1] != 6 || width != height)) {
@@ -248,22 +246,13 @@ make(const texture_request *to, bool is_copy, metal_stream *stream)
         return NULL;
     }
     bridge_status status = is_copy ? make_own(to, self) : make_linear(to, self);
-    size_t nbytes = texture_nbytes(self);
-    int result = 0;
-    if (status == BRIDGE_NO_MEMORY || status == BRIDGE_OVER_LIMIT) {
+    if (status != BRIDGE_OK) {
         (void)errors_no_buffer(to->state, to->function, status,
-                               array_storage(to->array)->device, nbytes);
-        result = -1;
+                               array_storage(to->array)->device, texture_nbytes(self));
     }
-    else {
-        result = errors_check_status(to->state, to->function, status, NULL, nbytes);
-    }
-    if (result == 0 && is_copy) {
-        result = texture_fill(to->function, self, to->array, stream);
-    }
-    if (result < 0) {
-        Py_DECREF(self);
-        return NULL;
+    if (status != BRIDGE_OK ||
+        (is_copy && texture_fill(to->function, self, to->array, stream) < 0)) {
+        Py_CLEAR(self);
     }
     return (PyObject *)self;
 }

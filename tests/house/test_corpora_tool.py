@@ -1,14 +1,12 @@
 """make corpora: what it keeps of a repository, which programs it finds, and what it counts."""
 
 import dataclasses
-import importlib.util
 import subprocess
-import sys
 
+import corpora
 import metal_corpora
 import pytest
 from metal_corpora import Corpus
-from places import ROOT
 
 KERNEL = "kernel void {}(device float *x) {{ x[0] = {}; }}\n"
 FILES = {
@@ -61,15 +59,11 @@ def test_a_wrong_commit_keeps_nothing(corpus):
 
 
 @pytest.mark.needs_kernels
-def test_what_is_counted(corpus, monkeypatch):
-    spec = importlib.util.spec_from_file_location("corpora", ROOT / "tools/corpora.py")
-    tool = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "corpora", tool)
-    spec.loader.exec_module(tool)
+def test_what_is_counted(corpus):
     metal_corpora.fetch(corpus)
-    outcomes = [tool.compiled(one) for one in metal_corpora.programs(corpus)]
+    outcomes = [corpora.compiled(one) for one in metal_corpora.programs(corpus)]
     assert [(one.kernels, len(one.refused)) for one in outcomes] == [(1, 0), (1, 0), (1, 1)]
     assert list(outcomes[2].refused.values()) == ["use of undeclared identifier 'nobody'"]
-    row, share = tool.row_of(corpus, outcomes)
+    row, share = corpora.row_of(corpus, outcomes)
     assert row.endswith("| today | 3 | 3 | 2 | 66.7 % | 1 use of undeclared identifier '…' |") and share < corpus.least
-    assert tool.reason("the kernel 'k' needs ray tracing, which need a Mac: they are") == "ray tracing"
+    assert corpora.reason("the kernel 'k' needs ray tracing, which need a Mac: they are") == "ray tracing"

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from own_kernels import METAL
 
 import _metal_dlpack_pytest as plugin
 import metal_dlpack as md
@@ -11,7 +12,6 @@ import softmetal
 
 pytestmark = [pytest.mark.needs_kernels, pytest.mark.needs_softmetal]
 
-METAL = "#include <metal_stdlib>\nusing namespace metal;\n"
 AT = "uint2 i [[thread_position_in_grid]]"
 BOTH = f"kernel void f(texture2d<float> t, texture2d<float, access::write> u, {AT})"
 ONE = f"kernel void f(texture2d<float, access::read_write> t, {AT}, uint2 g [[threads_per_grid]])"
@@ -39,8 +39,7 @@ WRONG = {
         r"a thread reads byte 0 of texture 0 \(t\), which it has written with no fence\(\) between: program_source:3:\d+, .*program_source:3:",
     ),
     "a sample of what others write": (
-        f"kernel void f(texture2d<float> t, texture2d<float, access::write> u, {AT})"
-        "{ constexpr sampler s(filter::linear); u.write(t.sample(s, float2(i) / 8), i); }",
+        f"{BOTH} {{ constexpr sampler s(filter::linear); u.write(t.sample(s, float2(i) / 8), i); }}",
         "one thread writes and another reads",
     ),
     "an atomic and a plain write": (f"{COUNTS} {{ t.atomic_fetch_add(uint2(0), 1u); if (i.x == 3) t.write(1, uint2(0)); }}", "only one of them is atomic"),
@@ -71,7 +70,7 @@ def said(request):
 
     def run(source, what):
         shape = SIDES[::-1]
-        values = np.ones((*shape, 4), np.float32) if source[:40].find("uint") < 0 else np.ones(shape, np.uint32)
+        values = np.ones(shape, np.uint32) if source.startswith(COUNTS) else np.ones((*shape, 4), np.float32)
         if what == "pixels of a byte":
             values = values[..., 0].astype(np.uint8)
         first = md.texture(md.asarray(values), "r8Unorm" if values.dtype == np.uint8 else None, copy=True)

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from own_kernels import METAL, rng_for
 
 import metal_dlpack as md
 
-METAL = "#include <metal_stdlib>\nusing namespace metal;\n"
 SIDES = (5, 7)  # rows, columns
 
 #: format: (item, channels, kind)
@@ -60,10 +60,6 @@ def encoded(values, name, dtype):
         linear = wide[..., :3]
         wide[..., :3] = np.where(linear < 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)
     return np.rint(wide * (2 ** (bits - (kind == "Snorm")) - 1)).astype(dtype)
-
-
-def rng_for(*words):
-    return np.random.default_rng(list(" ".join(words).encode()))
 
 
 def texture(items, name, **more):
@@ -160,41 +156,43 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_each_kind_is_read_and_written_by_its_coordinates(kind):
+@pytest.mark.parametrize(("kind", "copy"), [*((kind, True) for kind in KINDS), ("buffer", False)])
+def test_each_kind_is_read_and_written_by_its_coordinates(kind, copy):
     shape, name, place = KINDS[kind]
-    source = f"""kernel void f({name}<uint, access::read> t [[texture(0)]], {name}<uint, access::write> u [[texture(1)]],
+    add = kernel(
+        f"""kernel void f({name}<uint, access::read> t [[texture(0)]], {name}<uint, access::write> u [[texture(1)]],
         uint i [[thread_position_in_grid]]) {{ u.write(t.read({place}) + i, {place}); }}"""
-    values = rng_for(kind).integers(0, 1 << 30, shape).astype(np.uint32)
-    into = md.texture(md.zeros(shape, "uint32"), kind=kind, copy=kind != "buffer")
-    of = md.texture(md.asarray(values), kind=kind, copy=kind != "buffer")
-    kernel(source)(of, into, threads=values.size)
-    np.testing.assert_array_equal(np.asarray(into.array).ravel(), values.ravel() + np.arange(values.size))
+    )
+    numbers = np.arange(np.prod(shape)).reshape(*shape, 1)
+    for channels in (1, 2, 4):
+        values = rng_for(kind).integers(0, 1 << 30, (*shape, channels)).astype(np.uint32)
+        into = md.texture(md.zeros(values.shape, "uint32"), kind=kind, copy=copy)
+        of = md.texture(md.asarray(values), kind=kind, copy=copy)
+        add(of, into, threads=numbers.size)
+        np.testing.assert_array_equal(np.asarray(of.array), values)
+        np.testing.assert_array_equal(np.asarray(into.array), values + numbers)
 
 
+#: kind: what a kernel asks, and what it is told.
 SIZES = {
-    "1d": "t.get_width(), 0, 0, 0",
-    "1d_array": "t.get_width(), 0, 0, t.get_array_size()",
-    "2d": "t.get_width(), t.get_height(), t.get_num_mip_levels(), is_null_texture(t)",
-    "2d_array": "t.get_width(0), t.get_height(0), 0, t.get_array_size()",
-    "3d": "t.get_width(), t.get_height(), t.get_depth(), 0",
-    "cube": "t.get_width(), t.get_height(), 0, 0",
-    "cube_array": "t.get_width(), t.get_height(), 0, t.get_array_size()",
-    "buffer": "t.get_width(), 0, 0, 0",
+    "1d": ("t.get_width(), 0, 0, 0", (6, 0, 0, 0)),
+    "1d_array": ("t.get_width(), 0, 0, t.get_array_size()", (6, 0, 0, 3)),
+    "2d": ("t.get_width(), t.get_height(), t.get_num_mip_levels(), is_null_texture(t)", (6, 4, 1, 0)),
+    "2d_array": ("t.get_width(0), t.get_height(0), 0, t.get_array_size()", (6, 4, 0, 3)),
+    "3d": ("t.get_width(), t.get_height(), t.get_depth(), 0", (6, 4, 3, 0)),
+    "cube": ("t.get_width(), t.get_height(), 0, 0", (4, 4, 0, 0)),
+    "cube_array": ("t.get_width(), t.get_height(), 0, t.get_array_size()", (4, 4, 0, 2)),
+    "buffer": ("t.get_width(), 0, 0, 0", (6, 0, 0, 0)),
 }
-EXPECTED = {
-    "1d": (6, 0, 0, 0), "1d_array": (6, 0, 0, 3), "2d": (6, 4, 1, 0), "2d_array": (6, 4, 0, 3),
-    "3d": (6, 4, 3, 0), "cube": (4, 4, 0, 0), "cube_array": (4, 4, 0, 2), "buffer": (6, 0, 0, 0),
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", SIZES)
 def test_a_texture_knows_its_sizes(kind):
-    shape, name, _ = KINDS[kind]
-    source = f"kernel void f({name}<float, access::read> t, device uint4 *out) {{ *out = uint4({SIZES[kind]}); }}"
+    (shape, name, _), (asked, told) = KINDS[kind], SIZES[kind]
+    source = f"kernel void f({name}<float, access::read> t, device uint4 *out) {{ *out = uint4({asked}); }}"
     out = md.zeros((4,), "uint32")
     kernel(source)(md.texture(md.zeros(shape, "float32"), kind=kind, copy=kind != "buffer"), out, threads=1)
-    assert tuple(np.asarray(out)) == EXPECTED[kind]
+    assert tuple(np.asarray(out)) == told
 
 
 ATOMICS = """kernel void f(texture2d<{0}, access::read_write> t [[texture(0)]], device const {0} *x, device {0} *before,

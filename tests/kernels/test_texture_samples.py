@@ -6,10 +6,10 @@ import itertools
 import numpy as np
 import pytest
 from machine import IS_MAC
+from own_kernels import METAL, rng_for
 
 import metal_dlpack as md
 
-METAL = "#include <metal_stdlib>\nusing namespace metal;\n"
 #: Metal's filters have eight bits of a pixel's fraction.
 ATOL = 0.02 if IS_MAC else 2e-5
 COUNT = 96
@@ -28,10 +28,6 @@ kernel void f(texture{kind}<float> t, {sampler} device const packed_float3 *at, 
               uint i [[thread_position_in_grid]]) {{
     {constexpr} float3 p = at[i]; uint k = i % 4; out[i] = {call};
 }}"""
-
-
-def rng_for(*words):
-    return np.random.default_rng(list(" ".join(words).encode()))
 
 
 def sampled(kind, values, at, call, sampler, before="", **more):
@@ -168,6 +164,8 @@ def test_least_and_greatest_of_the_pixels_around():
 
 # ---- gathers and comparisons ----
 
+GATHERED = (1, 3, 2, 0)  #: of corners(): (x0, y1), (x1, y1), (x1, y0), (x0, y0)
+
 
 @pytest.mark.parametrize("component", range(4))
 def test_a_gather_has_the_four_pixels_in_its_order(component):
@@ -178,13 +176,7 @@ def test_a_gather_has_the_four_pixels_in_its_order(component):
     found = sampled("2d", values, at, call, "address::repeat")
     for i, p in enumerate(at):
         around = [pixel(values, q, ["repeat"] * 2, None)[component] for q, _ in corners(values, p[:2] * (7, 5))]
-        expected = [
-            around[2 * 0 + 1],
-            around[2 * 1 + 1],
-            around[2 * 1 + 0],
-            around[0],
-        ]  # (x0,y1), (x1,y1), (x1,y0), (x0,y0)
-        np.testing.assert_allclose(found[i], expected, atol=1e-6)
+        np.testing.assert_allclose(found[i], [around[k] for k in GATHERED], atol=1e-6)
 
 
 COMPARISONS = {
@@ -221,7 +213,7 @@ def test_depths_are_compared_before_they_are_filtered(name):
         np.testing.assert_allclose(
             np.asarray(out)[i], [sum(v * w for v, w in taken), near, depth, values[2, 1]], atol=ATOL
         )
-        assert np.asarray(every)[i].tolist() == [taken[k][0] for k in (1, 3, 2, 0)]
+        assert np.asarray(every)[i].tolist() == [taken[k][0] for k in GATHERED]
 
 
 # ---- cubes ----

@@ -22,6 +22,10 @@ def random(seed=0):
     return np.random.default_rng(seed)
 
 
+def rng_for(*words):
+    return np.random.default_rng(list(" ".join(words).encode()))
+
+
 @dataclass
 class Kernels:
     """The kernels of one file: the compiler reads them once."""

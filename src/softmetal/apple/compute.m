@@ -203,21 +203,13 @@ are_samplers_good(const char *method, const soft_dispatch *dispatch,
                        method, facts->index, facts->name);
 }
 
-/* Two numbers of 32 bits as one of 64, for atomics. */
-static BOOL
-is_of_64_bits(const pixel_format *format, const soft_argument_facts *facts)
-{
-    return facts->data_type == MTLDataTypeULong && format->kind == PIXEL_UINT &&
-           format->bits == 32 && format->channels == 2;
-}
-
 /* What a kernel sees in a pixel: floating-point numbers, or integers without or with a sign. */
 static BOOL
 is_seen_as(const pixel_format *format, const soft_argument_facts *facts)
 {
     MTLDataType type = facts->data_type;
-    BOOL isUnsigned =
-        type == MTLDataTypeUInt || type == MTLDataTypeUShort || is_of_64_bits(format, facts);
+    BOOL isUnsigned = type == MTLDataTypeUInt || type == MTLDataTypeUShort ||
+                      (type == MTLDataTypeULong && pixel_format_is_of_64_bits(format));
     BOOL isSigned = type == MTLDataTypeInt || type == MTLDataTypeShort;
     return format->kind == PIXEL_UINT   ? isUnsigned
            : format->kind == PIXEL_SINT ? isSigned
@@ -251,7 +243,9 @@ is_texture_good(const char *method, soft_texture_use *use, unsigned index,
                        "%lu.",
                        method, index, pixels->usage, facts->name, usage) &&
            SOFT_DEMAND(!facts->is_read || !facts->is_written ||
-                           pixel_format_is_read_write(format) || is_of_64_bits(format, facts),
+                           pixel_format_is_read_write(format) ||
+                           (facts->data_type == MTLDataTypeULong &&
+                            pixel_format_is_of_64_bits(format)),
                        SOFT_REPORT_TEXTURE,
                        "-[%s]: the texture at index %u is of %s, which no kernel reads and "
                        "writes at once, as %s does.",

@@ -218,7 +218,7 @@ is_box_good(const char *method, const soft_pixels *pixels, MTLOrigin origin, MTL
                                origin.z + size.depth};
     const soft_u32 extents[] = {pixels->as.width, pixels->as.height, pixels->as.depth};
     for (int axis = 0; axis < 3; axis++) {
-        NSUInteger extent = extents[axis] >> level == 0 ? 1 : extents[axis] >> level;
+        NSUInteger extent = texture_side(extents[axis], (soft_u32)level);
         if (!SOFT_DEMAND(ends[axis] <= extent, SOFT_REPORT_BLIT_RANGE,
                          "-[%s]: the box ends at %lu, and axis %d of the texture at %lu.",
                          method, ends[axis], axis, extent)) {
@@ -244,13 +244,33 @@ is_box_good(const char *method, const soft_pixels *pixels, MTLOrigin origin, MTL
                method, bytes[2], image);
 }
 
-/* `command` has its kind, the buffer's storage and the offsets of both sides. */
-- (void)addBox:(MTLSize)size
-     ofTexture:(const soft_pixels *)pixels
-         level:(NSUInteger)level
-         bytes:(const NSUInteger *)bytes
-       command:(soft_command)command
+/* The bytes of the buffer's side that a copy of the box touches. */
+static NSUInteger
+box_nbytes(const soft_pixels *pixels, MTLSize size, const NSUInteger bytes[3])
 {
+    return (size.depth - 1) * bytes[2] + (size.height - 1) * bytes[1] +
+           size.width * pixel_format_nbytes(pixels->format);
+}
+
+/* A box of pixels from the buffer to the texture, or back.  `bytes` are the buffer's: its offset, from row to row, from
+ * image to image. */
+- (void)copyBox:(MTLSize)size
+              at:(MTLOrigin)origin
+         ofSlice:(NSUInteger)slice
+           level:(NSUInteger)level
+              of:(id<MTLTexture>)texture
+      withBuffer:(id<MTLBuffer>)buffer
+           bytes:(const NSUInteger *)bytes
+          isFill:(BOOL)isFill
+             for:(const char *)method
+{
+    soft_storage *storage = [self storageOf:buffer for:method];
+    soft_pixels *pixels = [self pixelsOf:texture for:method];
+    if (!is_box_good(method, pixels, origin, size, slice, level, bytes) ||
+        !is_inside(method, isFill ? "source" : "destination", storage, bytes[0],
+                   box_nbytes(pixels, size, bytes))) {
+        return;
+    }
     soft_box *box = malloc(sizeof *box);
     if (box == NULL) {
         [_commandBuffer lackMemory];
@@ -258,24 +278,20 @@ is_box_good(const char *method, const soft_pixels *pixels, MTLOrigin origin, MTL
     }
     size_t row = (size_t)pixels->as.level[level].row_nbytes;
     size_t image = (size_t)pixels->as.level[level].image_nbytes;
-    BOOL isFilled = command.destination == pixels->storage;
+    size_t offset = soft_pixels_offset(pixels, level, origin.x, origin.y, origin.z + slice);
     *box = (soft_box){.row_nbytes = size.width * pixel_format_nbytes(pixels->format),
                       .rows = size.height,
                       .images = size.depth,
-                      .source_row = isFilled ? bytes[1] : row,
-                      .source_image = isFilled ? bytes[2] : image,
-                      .destination_row = isFilled ? row : bytes[1],
-                      .destination_image = isFilled ? image : bytes[2]};
-    command.box = box;
-    [self addCommand:command];
-}
-
-/* The bytes of the buffer's side that a copy of the box touches. */
-static NSUInteger
-box_nbytes(const soft_pixels *pixels, MTLSize size, const NSUInteger bytes[3])
-{
-    return (size.depth - 1) * bytes[2] + (size.height - 1) * bytes[1] +
-           size.width * pixel_format_nbytes(pixels->format);
+                      .source_row = isFill ? bytes[1] : row,
+                      .source_image = isFill ? bytes[2] : image,
+                      .destination_row = isFill ? row : bytes[1],
+                      .destination_image = isFill ? image : bytes[2]};
+    [self addCommand:(soft_command){.kind = SOFT_COPY_BOX,
+                                    .box = box,
+                                    .source = isFill ? storage : pixels->storage,
+                                    .destination = isFill ? pixels->storage : storage,
+                                    .source_offset = isFill ? bytes[0] : offset,
+                                    .destination_offset = isFill ? offset : bytes[0]}];
 }
 
 - (void)copyFromBuffer:(id<MTLBuffer>)sourceBuffer
@@ -290,30 +306,18 @@ box_nbytes(const soft_pixels *pixels, MTLSize size, const NSUInteger bytes[3])
 {
     SOFT_CALLED();
     const char *method = "MTLBlitCommandEncoder copyFromBuffer:...toTexture:...";
-    if (![self isOpenFor:method]) {
-        return;
+    if ([self isOpenFor:method]) {
+        const NSUInteger bytes[] = {sourceOffset, sourceBytesPerRow, sourceBytesPerImage};
+        [self copyBox:sourceSize
+                    at:destinationOrigin
+               ofSlice:destinationSlice
+                 level:destinationLevel
+                    of:destinationTexture
+            withBuffer:sourceBuffer
+                 bytes:bytes
+                isFill:YES
+                   for:method];
     }
-    const NSUInteger bytes[] = {sourceOffset, sourceBytesPerRow, sourceBytesPerImage};
-    soft_storage *source = [self storageOf:sourceBuffer for:method];
-    soft_pixels *pixels = [self pixelsOf:destinationTexture for:method];
-    if (!is_box_good(method, pixels, destinationOrigin, sourceSize, destinationSlice,
-                     destinationLevel, bytes) ||
-        !is_inside(method, "source", source, sourceOffset,
-                   box_nbytes(pixels, sourceSize, bytes))) {
-        return;
-    }
-    size_t offset =
-        soft_pixels_offset(pixels, destinationLevel, destinationOrigin.x, destinationOrigin.y,
-                           destinationOrigin.z + destinationSlice);
-    [self addBox:sourceSize
-        ofTexture:pixels
-            level:destinationLevel
-            bytes:bytes
-          command:(soft_command){.kind = SOFT_COPY_BOX,
-                                 .source = source,
-                                 .destination = pixels->storage,
-                                 .source_offset = sourceOffset,
-                                 .destination_offset = offset}];
 }
 
 - (void)copyFromTexture:(id<MTLTexture>)sourceTexture
@@ -328,30 +332,19 @@ box_nbytes(const soft_pixels *pixels, MTLSize size, const NSUInteger bytes[3])
 {
     SOFT_CALLED();
     const char *method = "MTLBlitCommandEncoder copyFromTexture:...toBuffer:...";
-    if (![self isOpenFor:method]) {
-        return;
+    if ([self isOpenFor:method]) {
+        const NSUInteger bytes[] = {destinationOffset, destinationBytesPerRow,
+                                    destinationBytesPerImage};
+        [self copyBox:sourceSize
+                    at:sourceOrigin
+               ofSlice:sourceSlice
+                 level:sourceLevel
+                    of:sourceTexture
+            withBuffer:destinationBuffer
+                 bytes:bytes
+                isFill:NO
+                   for:method];
     }
-    const NSUInteger bytes[] = {destinationOffset, destinationBytesPerRow,
-                                destinationBytesPerImage};
-    soft_pixels *pixels = [self pixelsOf:sourceTexture for:method];
-    soft_storage *destination = [self storageOf:destinationBuffer for:method];
-    if (!is_box_good(method, pixels, sourceOrigin, sourceSize, sourceSlice, sourceLevel,
-                     bytes) ||
-        !is_inside(method, "destination", destination, destinationOffset,
-                   box_nbytes(pixels, sourceSize, bytes))) {
-        return;
-    }
-    size_t offset = soft_pixels_offset(pixels, sourceLevel, sourceOrigin.x, sourceOrigin.y,
-                                       sourceOrigin.z + sourceSlice);
-    [self addBox:sourceSize
-        ofTexture:pixels
-            level:sourceLevel
-            bytes:bytes
-          command:(soft_command){.kind = SOFT_COPY_BOX,
-                                 .source = pixels->storage,
-                                 .destination = destination,
-                                 .source_offset = offset,
-                                 .destination_offset = destinationOffset}];
 }
 
 - (void)fillBuffer:(id<MTLBuffer>)buffer range:(NSRange)range value:(uint8_t)value

@@ -48,11 +48,6 @@ SOFT_ATTRIBUTE(MTLTextureUsage, usage, Usage)
 
 /* ---- what a descriptor asks for ---- */
 
-/* The most that Apple's GPUs in Macs take.  Source: Metal Feature Set Tables. */
-#define MOST_PIXELS 16384
-#define MOST_DEEP 2048          /* of a 3D texture along each axis, and slices */
-#define MOST_IN_LINE (1u << 28) /* of a texture buffer */
-
 typedef struct soft_type_facts {
     BOOL is_array, is_cube, is_flat; /* is_flat: one row */
 } soft_type_facts;
@@ -83,14 +78,14 @@ are_extents_good(const char *method, MTLTextureDescriptor *descriptor)
     MTLTextureType type = [descriptor textureType];
     soft_type_facts facts = facts_of(type);
     BOOL isDeep = type == MTLTextureType3D;
-    NSUInteger most = type == MTLTextureTypeTextureBuffer ? MOST_IN_LINE
-                      : isDeep                            ? MOST_DEEP
-                                                          : MOST_PIXELS;
+    NSUInteger most = type == MTLTextureTypeTextureBuffer ? TEXTURE_MOST_IN_LINE
+                      : isDeep                            ? TEXTURE_MOST_DEEP
+                                                          : TEXTURE_MOST_PIXELS;
     return is_within(method, "width", [descriptor width], most) &&
            is_within(method, "height", [descriptor height], facts.is_flat ? 1 : most) &&
-           is_within(method, "depth", [descriptor depth], isDeep ? MOST_DEEP : 1) &&
+           is_within(method, "depth", [descriptor depth], isDeep ? TEXTURE_MOST_DEEP : 1) &&
            is_within(method, "arrayLength", [descriptor arrayLength],
-                     facts.is_array ? MOST_DEEP : 1) &&
+                     facts.is_array ? TEXTURE_MOST_DEEP : 1) &&
            is_within(method, "mipmapLevelCount", [descriptor mipmapLevelCount],
                      facts.is_flat ? 1 : SOFT_MOST_LEVELS) &&
            SOFT_DEMAND(!facts.is_cube || [descriptor width] == [descriptor height],

@@ -9,6 +9,8 @@
  */
 #include "softmetal/checker/check_state.h"
 
+#include "arithmetic/pixel_format.h"
+
 static const soft_range *
 range_of(const soft_check *check, const soft_texture *texture)
 {
@@ -44,12 +46,6 @@ missing_texture(const soft_check *check)
     return found;
 }
 
-static soft_u32
-halved(soft_u32 side, soft_u32 level)
-{
-    return side >> level == 0 ? 1 : side >> level;
-}
-
 static soft_finding
 refuse(const soft_check *check, const soft_texture *texture, const soft_u32 at[4],
        bool is_write)
@@ -66,9 +62,10 @@ refuse(const soft_check *check, const soft_texture *texture, const soft_u32 at[4
         found.memory = soft_range_found(range);
     }
     if (at[3] < texture->levels) {
-        found.sides[0] = halved(texture->width, at[3]);
-        found.sides[1] = halved(texture->height, at[3]);
-        found.sides[2] = texture->slices > 1 ? texture->slices : halved(texture->depth, at[3]);
+        found.sides[0] = texture_side(texture->width, at[3]);
+        found.sides[1] = texture_side(texture->height, at[3]);
+        found.sides[2] =
+            texture->slices > 1 ? texture->slices : texture_side(texture->depth, at[3]);
     }
     return found;
 }

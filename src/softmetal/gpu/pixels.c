@@ -6,24 +6,18 @@
 
 #include "softmetal/host.h"
 
-static soft_u32
-at_level(soft_u32 extent, soft_u32 level)
-{
-    return extent >> level == 0 ? 1 : extent >> level;
-}
-
 void
 soft_texture_lay_out(soft_texture *as, size_t pixel_nbytes, size_t alignment)
 {
     as->nbytes = 0;
     for (soft_u32 level = 0; level < as->levels; level++) {
-        soft_u64 row = (soft_u64)at_level(as->width, level) * pixel_nbytes;
+        soft_u64 row = (soft_u64)texture_side(as->width, level) * pixel_nbytes;
         row = (row + alignment - 1) / alignment * alignment;
-        soft_u64 image = row * at_level(as->height, level);
+        soft_u64 image = row * texture_side(as->height, level);
         as->level[level].offset = as->nbytes;
         as->level[level].row_nbytes = row;
         as->level[level].image_nbytes = image;
-        as->nbytes += image * at_level(as->depth, level) * as->slices;
+        as->nbytes += image * texture_side(as->depth, level) * as->slices;
     }
 }
 

@@ -18,6 +18,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "arithmetic/pixel_format.h"
 #include "softmetal/shim/softmetal_kernel.h"
@@ -34,12 +35,35 @@ enum {
     SOFT_TEXTURE_BUFFER = 9,
 };
 
-/* A side of a level: half of the one before, and at least 1. */
-static inline soft_u32
-soft_texture_side(soft_u32 side, soft_u32 level)
+/* NULL: there is no texture, or no such format. */
+static inline const pixel_format *
+soft_texture_format(const soft_texture *texture)
 {
-    soft_u32 halved = level < 32 ? side >> level : 0;
-    return halved == 0 ? 1 : halved;
+    return texture == NULL ? NULL : pixel_format_of_number(texture->format);
+}
+
+/* ---- a channel: 32 bits, of a float where the kernel sees floats ---- */
+
+static inline float
+soft_as_float(soft_u32 bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline soft_u32
+soft_as_bits(float value)
+{
+    soft_u32 bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static inline soft_u32
+soft_texture_one(const pixel_format *format)
+{
+    return pixel_format_is_integer(format) ? 1 : soft_as_bits(1.0f);
 }
 
 /* ---- texture_pixels.c ---- */

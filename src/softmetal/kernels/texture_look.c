@@ -6,8 +6,7 @@
 static soft_u32
 nbytes_of(const soft_texture *texture)
 {
-    const pixel_format *format =
-        texture == NULL ? NULL : pixel_format_of_number(texture->format);
+    const pixel_format *format = soft_texture_format(texture);
     return format == NULL ? 0 : (soft_u32)pixel_format_nbytes(format);
 }
 

@@ -10,22 +10,6 @@
 #include <math.h>
 #include <string.h>
 
-static float
-as_float(soft_u32 bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static soft_u32
-as_bits(float value)
-{
-    soft_u32 bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
 /* ---- half ---- */
 
 static float
@@ -33,17 +17,17 @@ float_of_half(soft_u32 half)
 {
     soft_u32 sign = (half & 0x8000) << 16, rest = half & 0x7fff;
     if (rest >= 0x7c00) { /* infinity, and what is no number */
-        return as_float(sign | 0x7f800000 | (rest & 0x3ff) << 13);
+        return soft_as_float(sign | 0x7f800000 | (rest & 0x3ff) << 13);
     }
     /* The exponent is 112 too small as a float's; that also makes the smallest numbers right. */
-    return as_float(sign | as_bits(as_float(rest << 13) * 0x1p112f));
+    return soft_as_float(sign | soft_as_bits(soft_as_float(rest << 13) * 0x1p112f));
 }
 
 /* To the nearest, of two the even one. */
 static soft_u32
 half_of_float(float value)
 {
-    soft_u32 bits = as_bits(value), sign = bits >> 16 & 0x8000, rest = bits & 0x7fffffff;
+    soft_u32 bits = soft_as_bits(value), sign = bits >> 16 & 0x8000, rest = bits & 0x7fffffff;
     if (rest > 0x7f800000) {
         return sign | 0x7e00;
     }
@@ -51,7 +35,7 @@ half_of_float(float value)
         return sign | 0x7c00;
     }
     if (rest < 0x38800000) { /* below the normal numbers: in steps of 2^-24 */
-        return sign | (soft_u32)nearbyintf(as_float(rest) * 0x1p24f);
+        return sign | (soft_u32)nearbyintf(soft_as_float(rest) * 0x1p24f);
     }
     return sign | ((rest - 0x38000000 + 0xfff + (rest >> 13 & 1)) >> 13);
 }
@@ -100,14 +84,14 @@ decode_channel(const pixel_format *format, soft_u32 stored, bool is_alpha)
     switch ((pixel_kind)format->kind) {
     case PIXEL_SRGB:
         if (!is_alpha) {
-            return as_bits(from_srgb((float)stored / greatest(bits)));
+            return soft_as_bits(from_srgb((float)stored / greatest(bits)));
         }
-        return as_bits((float)stored / greatest(bits));
-    case PIXEL_UNORM: return as_bits((float)stored / greatest(bits));
+        return soft_as_bits((float)stored / greatest(bits));
+    case PIXEL_UNORM: return soft_as_bits((float)stored / greatest(bits));
     case PIXEL_SNORM:
-        return as_bits(fmaxf((float)with_sign(stored, bits) / greatest(bits - 1), -1.0f));
-    case PIXEL_FLOAT: return bits == 16 ? as_bits(float_of_half(stored)) : stored;
-    case PIXEL_DEPTH: return bits == 16 ? as_bits((float)stored / greatest(bits)) : stored;
+        return soft_as_bits(fmaxf((float)with_sign(stored, bits) / greatest(bits - 1), -1.0f));
+    case PIXEL_FLOAT: return bits == 16 ? soft_as_bits(float_of_half(stored)) : stored;
+    case PIXEL_DEPTH: return bits == 16 ? soft_as_bits((float)stored / greatest(bits)) : stored;
     case PIXEL_SINT: return (soft_u32)with_sign(stored, bits);
     case PIXEL_UINT: break;
     }
@@ -125,7 +109,7 @@ static soft_u32
 encode_channel(const pixel_format *format, soft_u32 given, bool is_alpha)
 {
     unsigned bits = format->bits;
-    float value = as_float(given);
+    float value = soft_as_float(given);
     switch ((pixel_kind)format->kind) {
     case PIXEL_SRGB: return encode_unorm(is_alpha ? value : to_srgb(value), bits);
     case PIXEL_UNORM: return encode_unorm(value, bits);
@@ -157,9 +141,8 @@ channel_at(const pixel_format *format, unsigned place)
 soft_pixel
 soft_texture_complete(const pixel_format *format, soft_pixel pixel)
 {
-    bool is_integer = format->kind == PIXEL_UINT || format->kind == PIXEL_SINT;
     for (unsigned i = format->channels; i < 4; i++) {
-        pixel[i] = i < 3 ? 0 : is_integer ? 1 : as_bits(1.0f);
+        pixel[i] = i < 3 ? 0 : soft_texture_one(format);
     }
     return pixel;
 }
@@ -206,9 +189,9 @@ find(const soft_texture *texture, const pixel_format *format, soft_u32 x, soft_u
         if (level >= texture->levels) {
             return NULL;
         }
-        width = soft_texture_side(width, level);
-        height = soft_texture_side(height, level);
-        depth = soft_texture_side(depth, level);
+        width = texture_side(width, level);
+        height = texture_side(height, level);
+        depth = texture_side(depth, level);
     }
     if (x >= width || y >= height || z >= (texture->slices > 1 ? texture->slices : depth)) {
         return NULL;
@@ -217,17 +200,11 @@ find(const soft_texture *texture, const pixel_format *format, soft_u32 x, soft_u
            y * texture->level[level].row_nbytes + z * texture->level[level].image_nbytes;
 }
 
-static inline const pixel_format *
-format_of(const soft_texture *texture)
-{
-    return texture == NULL ? NULL : pixel_format_of_number(texture->format);
-}
-
 soft_u8 *
 soft_texture_pixel(const soft_texture *texture, soft_u32 x, soft_u32 y, soft_u32 z,
                    soft_u32 level)
 {
-    const pixel_format *format = format_of(texture);
+    const pixel_format *format = soft_texture_format(texture);
     return format == NULL ? NULL : find(texture, format, x, y, z, level);
 }
 
@@ -235,7 +212,7 @@ soft_pixel
 soft_texture_read(const soft_texture *texture, soft_u32 x, soft_u32 y, soft_u32 z,
                   soft_u32 level)
 {
-    const pixel_format *format = format_of(texture);
+    const pixel_format *format = soft_texture_format(texture);
     const soft_u8 *bytes = format == NULL ? NULL : find(texture, format, x, y, z, level);
     return bytes == NULL ? (soft_pixel){0, 0, 0, 0} : soft_texture_decode(format, bytes);
 }
@@ -244,7 +221,7 @@ void
 soft_texture_write(const soft_texture *texture, soft_pixel pixel, soft_u32 x, soft_u32 y,
                    soft_u32 z, soft_u32 level)
 {
-    const pixel_format *format = format_of(texture);
+    const pixel_format *format = soft_texture_format(texture);
     soft_u8 *bytes = format == NULL ? NULL : find(texture, format, x, y, z, level);
     if (bytes != NULL) {
         encode(format, pixel, bytes);

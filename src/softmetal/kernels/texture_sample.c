@@ -8,7 +8,6 @@
 
 #include <math.h>
 #include <stddef.h>
-#include <string.h>
 
 /* ---- a sampler's fields, as SOFT_SAMPLER has them ---- */
 
@@ -73,9 +72,9 @@ view_level(const soft_texture *texture, soft_u32 level, soft_u32 slice)
         .pixels = texture->pixels + texture->level[level].offset,
         .steps = {pixel_format_nbytes(format), texture->level[level].row_nbytes,
                   texture->level[level].image_nbytes},
-        .sides = {(int32_t)soft_texture_side(texture->width, level),
-                  (int32_t)soft_texture_side(texture->height, level),
-                  (int32_t)soft_texture_side(texture->depth, level)},
+        .sides = {(int32_t)texture_side(texture->width, level),
+                  (int32_t)texture_side(texture->height, level),
+                  (int32_t)texture_side(texture->depth, level)},
         .axes = axes_of(texture),
         .slice = slice,
         .is_cube = is_cube(texture),
@@ -277,9 +276,7 @@ chosen_level(soft_u64 sampler, soft_floats level)
     float most = limit == 65535 ? (float)SOFT_MOST_LEVELS : (float)limit / 4096.0f;
     float bias = (float)((int64_t)sampler >> SOFT_BIAS_SHIFT) / 4.0f;
     float chosen = fmaxf(level[0] + bias, level[1]);
-    chosen = isnan(chosen) ? 0.0f : fminf(fmaxf(chosen, least), most);
-
-    return chosen;
+    return isnan(chosen) ? 0.0f : fminf(fmaxf(chosen, least), most);
 }
 
 static soft_u32
@@ -321,7 +318,8 @@ soft_texture_find(const soft_texture *texture, soft_u64 sampler, soft_floats at,
                   soft_floats level, soft_u32 slice, soft_u32 how, soft_texels *found)
 {
     found->count = 0;
-    if (texture == NULL || pixel_format_of_number(texture->format) == NULL) {
+    const pixel_format *format = soft_texture_format(texture);
+    if (format == NULL) {
         return;
     }
     float where[3] = {at[0], at[1], at[2]};
@@ -329,9 +327,8 @@ soft_texture_find(const soft_texture *texture, soft_u64 sampler, soft_floats at,
         is_cube(texture) ? soft_cube_face((const float[3]){at[0], at[1], at[2]}, where) : 0;
     slice = slice_of(texture, slice, face);
     float chosen = (how & SOFT_GATHER) != 0 ? 0.0f : chosen_level(sampler, level);
-    unsigned kind = pixel_format_of_number(texture->format)->kind;
-    bool is_integer = kind == PIXEL_UINT || kind == PIXEL_SINT; /* which are not filtered */
-    bool is_linear = !is_integer && field(sampler, chosen > 0.0f ? 0 : 1, 1) == LINEAR;
+    bool is_linear =
+        !pixel_format_is_integer(format) && field(sampler, chosen > 0.0f ? 0 : 1, 1) == LINEAR;
     soft_u32 between = field(sampler, 2, 2);
     float top = (float)(texture->levels - 1);
     chosen = between == NO_LEVELS ? 0.0f : fminf(fmaxf(chosen, 0.0f), top);
@@ -376,29 +373,12 @@ soft_texture_level(const soft_texture *texture, soft_floats at, soft_floats alon
 
 /* ---- from pixels to what a kernel is given ---- */
 
-static float
-as_float(soft_u32 bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static soft_u32
-as_bits(float value)
-{
-    soft_u32 bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
 /* What is past an edge.  Which colour it has where an axis has zeros and another one a colour is nowhere said. */
 static soft_pixel
 border(const soft_texture *texture, soft_u64 sampler)
 {
     const pixel_format *format = pixel_format_of_number(texture->format);
-    bool is_integer = format->kind == PIXEL_UINT || format->kind == PIXEL_SINT;
-    soft_u32 one = is_integer ? 1 : as_bits(1.0f), color = field(sampler, 17, 2);
+    soft_u32 one = soft_texture_one(format), color = field(sampler, 17, 2);
     bool has_color = false;
     for (int axis = 0; axis < axes_of(texture); axis++) {
         has_color = has_color || address_mode(sampler, axis) == BORDER;
@@ -435,8 +415,8 @@ value_of(const soft_texture *texture, soft_u64 sampler, const soft_u8 *pixel, so
         pixel == NULL ? border(texture, sampler)
                       : soft_texture_decode(pixel_format_of_number(texture->format), pixel);
     if ((how & SOFT_COMPARE) != 0) {
-        value[0] =
-            as_bits(compares(field(sampler, 14, 3), at[3], as_float(value[0])) ? 1.0f : 0.0f);
+        value[0] = soft_as_bits(
+            compares(field(sampler, 14, 3), at[3], soft_as_float(value[0])) ? 1.0f : 0.0f);
     }
     return value;
 }
@@ -456,12 +436,12 @@ reduce(const soft_texels *found, const soft_pixel *values, soft_u32 reduction)
 {
     soft_pixel result = values[0];
     for (int channel = 0; channel < 4; channel++) {
-        float most = as_float(values[0][channel]);
+        float most = soft_as_float(values[0][channel]);
         for (soft_u32 i = 1; i < found->count; i++) {
-            float value = as_float(values[i][channel]);
+            float value = soft_as_float(values[i][channel]);
             most = reduction == SOFT_REDUCTION_LEAST ? fminf(most, value) : fmaxf(most, value);
         }
-        result[channel] = as_bits(most);
+        result[channel] = soft_as_bits(most);
     }
     return result;
 }
@@ -486,7 +466,7 @@ soft_texture_sample(const soft_texture *texture, soft_u64 sampler, soft_floats a
         return (soft_pixel){values[2][component], values[3][component], values[1][component],
                             values[0][component]};
     }
-    if (found.count == 1 || format->kind == PIXEL_UINT || format->kind == PIXEL_SINT) {
+    if (found.count == 1 || pixel_format_is_integer(format)) {
         return values[0];
     }
     soft_u32 reduction = field(sampler, SOFT_REDUCTION_SHIFT, 2);
