@@ -3,7 +3,7 @@
 
 /* ---- textures ---- */
 
-/* An atomic operation needs a usage of its own, which these formats have on every GPU of Apple's; an M1 ends the
+/* An atomic operation needs a usage of its own, which these formats have on every Apple GPU; an M1 ends the
  * process for rg32Uint.  SPEC MoltenVK issues 2172, 2414 */
 static MTLTextureUsage
 usage_of(const bridge_texture_facts *facts)

@@ -76,7 +76,7 @@ convert_addresses(PyObject *value, unsigned address[3])
     return 0;
 }
 
-/* What is no number gets a sentence of ours; NaN, which no level is, stands for a number that is too large. */
+/* What is no number gets our own sentence; NaN, which no level is, stands for a number that is too large. */
 static int
 convert_level(PyObject *value, float *out)
 {

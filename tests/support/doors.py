@@ -69,7 +69,11 @@ def through(call, signature, given, parameter):
 def doors(things=None):
     """{"call(parameter)": a function that passes its argument there}; `things` as `instances` has them."""
     array, _, layout, buffer, stream, event = things = things or instances()
-    right = dict.fromkeys(("a", "array", "b", "x", "src", "dst"), array) | {"event": event, "other": layout, "path": "a.npy"}
+    right = dict.fromkeys(("a", "array", "b", "x", "src", "dst"), array) | {
+        "event": event,
+        "other": layout,
+        "path": "a.npy",
+    }
     right |= {"shape": (2, 3), "strides": None, "itemsize": 4, "size": 16, "value": 1, "layout_or_shape": 3, "key": 0}
     handles = {"Buffer": buffer.handle, "Stream": stream.handle, "Event": event.handle}
     found = {}
