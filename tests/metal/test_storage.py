@@ -162,7 +162,7 @@ def test_each_of_several_read_only_memories_is_known_by_its_handle_and_by_its_by
 def flags_of(address):
     """What the system says of the mapping at this address, in words of two letters."""
     is_found = False
-    for line in Path("/proc/self/smaps").read_text().splitlines():
+    for line in Path("/proc/self/smaps").read_text(errors="surrogateescape").splitlines():
         if found := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):
             is_found = int(found[1], 16) <= address < int(found[2], 16)
         elif is_found and line.startswith("VmFlags:"):
