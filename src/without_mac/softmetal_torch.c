@@ -138,7 +138,7 @@ find_parameter(const KernelObject *kernel, unsigned index)
 {
     for (Py_ssize_t i = 0; i < Py_SIZE(kernel); i++) {
         const kernel_parameter *parameter = &kernel->parameters[i];
-        if (!parameter->is_threadgroup && !parameter->is_unlisted &&
+        if (parameter->kind == BRIDGE_PARAMETER_BUFFER && !parameter->is_unlisted &&
             parameter->index == index) {
             return parameter;
         }
