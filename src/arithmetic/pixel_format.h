@@ -12,6 +12,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* SPEC MTLTexture.h MTLTextureType; those of several samples are not here */
+enum {
+    TEXTURE_1D,
+    TEXTURE_1D_ARRAY,
+    TEXTURE_2D,
+    TEXTURE_2D_ARRAY,
+    TEXTURE_CUBE = 5,
+    TEXTURE_CUBE_ARRAY,
+    TEXTURE_3D,
+    TEXTURE_BUFFER = 9,
+};
+
 /* The most that Apple's GPUs in Macs take.  Source: Metal Feature Set Tables, "GPU implementation limits". */
 enum {
     TEXTURE_MOST_PIXELS = 16384,

@@ -444,7 +444,7 @@ kernel_call_bind(kernel_call *call)
     int bound = 0;
     for (Py_ssize_t i = 0; i < Py_SIZE(self); i++) {
         const kernel_parameter *parameter = &self->parameters[i];
-        if (parameter->is_threadgroup || parameter->is_unlisted) {
+        if (!kernel_parameter_is_given(parameter) || parameter->is_unlisted) {
             continue;
         }
         PyObject *value = call->values[i];

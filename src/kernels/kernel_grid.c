@@ -204,7 +204,7 @@ kernel_call_bind_threadgroup(kernel_call *call)
     for (Py_ssize_t i = 0; i < Py_SIZE(self); i++) {
         const kernel_parameter *parameter = &self->parameters[i];
         size_t nbytes;
-        if (!parameter->is_threadgroup) {
+        if (kernel_parameter_is_given(parameter)) {
             continue;
         }
         if (read_size(call, parameter, sizes, &nbytes) < 0) {

@@ -36,12 +36,10 @@ choose_stream(kernel_call *call)
     }
     call->is_stream_named = call->stream != NULL;
     if (!call->is_stream_named) {
-        call->stream = stream_default(self->device);
+        call->stream = stream_default_taken(call->state, self->function, self->device);
         if (call->stream == NULL) {
-            return errors_check_status(call->state, self->function, stream_default_status(),
-                                       NULL, 0);
+            return -1;
         }
-        stream_retain(call->stream);
     }
     if (call->stream->device != self->device) {
         return errors_raise(

@@ -62,7 +62,6 @@ typedef struct kernel_parameter {
     size_t alignment;  /* of what is bound; at least 1 */
     unsigned index;
     bridge_parameter_kind kind;
-    bool is_threadgroup; /* threadgroup memory: it is given by size, and takes no position */
     bool is_unlisted; /* Metal binds nothing there: it takes a place in a call, and no more */
     bool is_read, is_written;
     /* what a texture is; `count`: how many an array of them has, else 1; of samplers how many there is room for */
@@ -70,6 +69,16 @@ typedef struct kernel_parameter {
     unsigned texture_type; /* MTLTextureType */
     size_t count;
 } kernel_parameter;
+
+/* False: threadgroup memory, which is given by size and takes no position in a call. */
+static inline bool
+kernel_parameter_is_given(const kernel_parameter *parameter)
+{
+    return parameter->kind != BRIDGE_PARAMETER_THREADGROUP;
+}
+
+/* kernel_signature.c: "buffer", "texture", by bridge_parameter_kind; "" for others. */
+extern const char *const kernel_kind_names[];
 
 #define KERNEL_MOST_BUFFERS 31
 #define KERNEL_MOST_SAMPLERS 16

@@ -12,19 +12,21 @@
 
 /* ---- the order ---- */
 
+const char *const kernel_kind_names[] = {[BRIDGE_PARAMETER_BUFFER] = "buffer",
+                                         [BRIDGE_PARAMETER_THREADGROUP] = "threadgroup",
+                                         [BRIDGE_PARAMETER_TEXTURE] = "texture",
+                                         [BRIDGE_PARAMETER_SAMPLER] = "sampler",
+                                         [BRIDGE_PARAMETER_OTHER] = ""};
+
 /* What Metal lists, in whatever order it does: [(name, kind, index)].  Owned (+1). */
 static PyObject *
 describe_listed(const bridge_kernel_facts *facts)
 {
-    static const char *const kinds[] = {[BRIDGE_PARAMETER_BUFFER] = "buffer",
-                                        [BRIDGE_PARAMETER_THREADGROUP] = "threadgroup",
-                                        [BRIDGE_PARAMETER_TEXTURE] = "texture",
-                                        [BRIDGE_PARAMETER_SAMPLER] = "sampler",
-                                        [BRIDGE_PARAMETER_OTHER] = ""};
     PyObject *list = PyList_New((Py_ssize_t)facts->count);
     for (size_t i = 0; list != NULL && i < facts->count; i++) {
         const bridge_parameter *one = &facts->parameters[i];
-        PyObject *row = Py_BuildValue("(ssI)", one->name, kinds[one->kind], one->index);
+        PyObject *row =
+            Py_BuildValue("(ssI)", one->name, kernel_kind_names[one->kind], one->index);
         if (row == NULL) {
             Py_CLEAR(list);
             break;
@@ -53,7 +55,7 @@ kernel_names(const KernelObject *self)
     PyObject *names = PyUnicode_FromString("");
     for (Py_ssize_t i = 0; names != NULL && i < Py_SIZE(self); i++) {
         const kernel_parameter *parameter = &self->parameters[i];
-        if (!parameter->is_threadgroup) {
+        if (kernel_parameter_is_given(parameter)) {
             bool is_first = PyUnicode_GET_LENGTH(names) == 0;
             Py_SETREF(names, PyUnicode_FromFormat(is_first ? "%U%U" : "%U, %U", names,
                                                   parameter->name));
@@ -90,7 +92,7 @@ set_positional(kernel_call *call, PyObject *const *args, Py_ssize_t nargs)
     const KernelObject *self = call->kernel;
     Py_ssize_t next = 0;
     for (Py_ssize_t i = 0; i < Py_SIZE(self); i++) {
-        bool is_given = !self->parameters[i].is_threadgroup && next < nargs;
+        bool is_given = kernel_parameter_is_given(&self->parameters[i]) && next < nargs;
         call->values[i] = is_given ? args[next++] : NULL;
     }
     return next < nargs ? refuse_surplus(self, nargs) : 0;
@@ -126,7 +128,7 @@ find_parameter(kernel_call *call, PyObject *name)
     const KernelObject *self = call->kernel;
     for (Py_ssize_t i = 0; i < Py_SIZE(self); i++) {
         const kernel_parameter *parameter = &self->parameters[i];
-        if (!parameter->is_threadgroup && is_name(name, parameter->name)) {
+        if (kernel_parameter_is_given(parameter) && is_name(name, parameter->name)) {
             return &call->values[i];
         }
     }
@@ -173,7 +175,7 @@ refuse_missing(kernel_call *call)
     bool is_taken = false; /* ... by the launch, which has a keyword of the name */
     for (Py_ssize_t i = 0; missing != NULL && i < Py_SIZE(self); i++) {
         const kernel_parameter *parameter = &self->parameters[i];
-        if (!parameter->is_threadgroup && call->values[i] == NULL) {
+        if (kernel_parameter_is_given(parameter) && call->values[i] == NULL) {
             const char *between = PyUnicode_GET_LENGTH(missing) == 0 ? "" : ", ";
             Py_SETREF(missing,
                       PyUnicode_FromFormat("%U%s'%U'", missing, between, parameter->name));
@@ -210,7 +212,7 @@ kernel_call_read(kernel_call *call, PyObject *const *args, Py_ssize_t nargs, PyO
         return -1;
     }
     for (Py_ssize_t i = 0; i < Py_SIZE(self); i++) {
-        if (!self->parameters[i].is_threadgroup && call->values[i] == NULL) {
+        if (kernel_parameter_is_given(&self->parameters[i]) && call->values[i] == NULL) {
             return refuse_missing(call);
         }
     }

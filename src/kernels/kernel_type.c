@@ -53,11 +53,7 @@ argument_new(md_state *state, const kernel_parameter *parameter)
     }
     ArgumentObject *self = argument_cast(op);
     self->name = Py_NewRef(parameter->name);
-    static const char *const kinds[] = {[BRIDGE_PARAMETER_BUFFER] = "buffer",
-                                        [BRIDGE_PARAMETER_THREADGROUP] = "threadgroup",
-                                        [BRIDGE_PARAMETER_TEXTURE] = "texture",
-                                        [BRIDGE_PARAMETER_SAMPLER] = "sampler"};
-    self->kind = kinds[parameter->kind];
+    self->kind = kernel_kind_names[parameter->kind];
     self->dtype = element_type_of(state, &parameter->type);
     self->access = !parameter->is_written ? "read"
                    : parameter->is_read   ? "read_write"
@@ -231,7 +227,6 @@ set_parameter(kernel_parameter *parameter, const bridge_parameter *facts, PyObje
     parameter->alignment = facts->alignment > 0 ? facts->alignment : 1;
     parameter->index = facts->index;
     parameter->kind = facts->kind;
-    parameter->is_threadgroup = facts->kind == BRIDGE_PARAMETER_THREADGROUP;
     parameter->is_depth = facts->is_depth;
     parameter->texture_type = facts->texture_type;
     parameter->count = facts->count;
@@ -294,10 +289,10 @@ set_parameters(KernelObject *self, const bridge_kernel_facts *facts, PyObject *o
         if (parameter->kind == BRIDGE_PARAMETER_SAMPLER) {
             parameter->count = sampler_room(facts, parameter->index);
         }
-        self->buffer_count += !parameter->is_threadgroup;
+        self->buffer_count += kernel_parameter_is_given(parameter);
         buffers += is_buffer;
         self->texture_count +=
-            is_buffer || parameter->is_threadgroup ? 0 : (int)parameter->count;
+            is_buffer || !kernel_parameter_is_given(parameter) ? 0 : (int)parameter->count;
     }
     bool is_small = buffers <= KERNEL_MOST_BUFFERS && Py_SIZE(self) <= KERNEL_MOST_PARAMETERS;
     if (!is_small) { /* unreached: compilers refuse more buffers */

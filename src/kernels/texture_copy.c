@@ -42,27 +42,23 @@ box_of(const TextureObject *self, const ArrayObject *array)
                         .image_nbytes = row * facts->height};
 }
 
-/* +1; NULL with MetalError: the device has no queue. */
+/* The one that was named, the current one if it is the device's, or the device's own: +1.  NULL with an exception. */
 static metal_stream *
 choose_stream(md_state *state, const char *function, const device_record *device,
               metal_stream *given)
 {
     metal_stream *stream = given;
-    if (stream == NULL && stream_convert_target(state, function, NULL, &stream) == 0 &&
-        stream != NULL && stream->device == device) {
-        return stream;
+    if (given != NULL) {
+        stream_retain(given);
     }
-    if (stream != given) { /* of another device */
+    else if (stream_convert_target(state, function, NULL, &stream) < 0) {
+        return NULL;
+    }
+    if (stream != NULL && stream->device != device) {
         stream_release(stream);
         stream = NULL;
     }
-    stream = stream == NULL ? stream_default(device) : stream;
-    if (stream == NULL) {
-        (void)errors_check_status(state, function, stream_default_status(), NULL, 0);
-        return NULL;
-    }
-    stream_retain(stream);
-    return stream;
+    return stream != NULL ? stream : stream_default_taken(state, function, device);
 }
 
 static int

@@ -7,14 +7,14 @@
 #include "python/errors.h"
 
 const texture_kind texture_kinds[] = {
-    {"1d", "texture1d", 0, 1, true, false, false, false},
-    {"1d_array", "texture1d_array", 1, 2, true, false, false, false},
-    {"2d", "texture2d", 2, 2, false, false, false, true},
-    {"2d_array", "texture2d_array", 3, 3, false, false, false, false},
-    {"cube", "texturecube", 5, 3, false, false, true, false},
-    {"cube_array", "texturecube_array", 6, 4, false, false, true, false},
-    {"3d", "texture3d", 7, 3, false, true, false, false},
-    {"buffer", "texture_buffer", 9, 1, true, false, false, true},
+    {"1d", "texture1d", TEXTURE_1D, 1, true, false, false, false},
+    {"1d_array", "texture1d_array", TEXTURE_1D_ARRAY, 2, true, false, false, false},
+    {"2d", "texture2d", TEXTURE_2D, 2, false, false, false, true},
+    {"2d_array", "texture2d_array", TEXTURE_2D_ARRAY, 3, false, false, false, false},
+    {"cube", "texturecube", TEXTURE_CUBE, 3, false, false, true, false},
+    {"cube_array", "texturecube_array", TEXTURE_CUBE_ARRAY, 4, false, false, true, false},
+    {"3d", "texture3d", TEXTURE_3D, 3, false, true, false, false},
+    {"buffer", "texture_buffer", TEXTURE_BUFFER, 1, true, false, false, true},
 };
 const size_t texture_kind_count = sizeof texture_kinds / sizeof texture_kinds[0];
 
@@ -33,7 +33,7 @@ int
 texture_kind_convert(const char *function, PyObject *value, const texture_kind **out)
 {
     const char *name;
-    *out = texture_kind_of_type(2);
+    *out = texture_kind_of_type(TEXTURE_2D);
     if (args_text_or_none(function, "kind", value, &name) < 0) {
         return -1;
     }

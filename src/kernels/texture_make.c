@@ -62,9 +62,9 @@ read_extents(texture_request *to, const int64_t *shape)
 {
     const texture_kind *kind = to->kind;
     int before = kind->axes - (kind->is_line ? 1 : 2);
-    int64_t most = kind->type == 9 ? TEXTURE_MOST_IN_LINE
-                   : kind->is_deep ? TEXTURE_MOST_DEEP
-                                   : TEXTURE_MOST_PIXELS;
+    int64_t most = kind->type == TEXTURE_BUFFER ? TEXTURE_MOST_IN_LINE
+                   : kind->is_deep              ? TEXTURE_MOST_DEEP
+                                                : TEXTURE_MOST_PIXELS;
     int64_t width = shape[kind->axes - 1], height = kind->is_line ? 1 : shape[before];
     int64_t images = before == 0 || (kind->is_cube && before == 1) ? 1 : shape[0];
     if (check_extent(to, "width", width, most) < 0 ||

@@ -57,10 +57,7 @@ texture_get_label(PyObject *op, void *Py_UNUSED(closure))
 {
     char label[256];
     bridge_texture_copy_label(texture_cast(op)->texture, label, sizeof label);
-    if (label[0] == '\0') {
-        Py_RETURN_NONE;
-    }
-    return PyUnicode_DecodeUTF8(label, (Py_ssize_t)strlen(label), "ignore");
+    return state_label(label);
 }
 
 static PyGetSetDef texture_getset[] = {

@@ -184,10 +184,7 @@ buffer_get_label(PyObject *op, void *Py_UNUSED(closure))
         return NULL;
     }
     copy_label(storage, label, sizeof label);
-    if (label[0] == '\0') {
-        Py_RETURN_NONE;
-    }
-    return PyUnicode_DecodeUTF8(label, (Py_ssize_t)strlen(label), "ignore");
+    return state_label(label);
 }
 
 static PyObject *

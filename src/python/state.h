@@ -160,6 +160,14 @@ MD_TYPE_LIST(MD_TYPE_SPEC)
         return value; \
     }
 
+/* A label that Metal has, as str; None for "": owned (+1).  What is cut in the middle of a character ends before it. */
+static inline PyObject *
+state_label(const char *label)
+{
+    return label[0] == '\0' ? Py_NewRef(Py_None)
+                            : PyUnicode_DecodeUTF8(label, (Py_ssize_t)strlen(label), "ignore");
+}
+
 /* A row of a type's attributes: TYPE_get_NAME; and the last row. */
 #define MD_FACT(type, name, doc) {#name, type##_get_##name, NULL, PyDoc_STR(doc), NULL}
 #define MD_LAST_FACT {NULL, NULL, NULL, NULL, NULL}

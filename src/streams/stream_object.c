@@ -78,6 +78,18 @@ stream_synchronize_device(md_state *state, const char *function, const device_re
 
 /* ---- the device's own ---- */
 
+metal_stream *
+stream_default_taken(md_state *state, const char *function, const device_record *device)
+{
+    metal_stream *stream = stream_default(device);
+    if (stream == NULL) {
+        (void)errors_check_status(state, function, stream_default_status(), NULL, 0);
+        return NULL;
+    }
+    stream_retain(stream);
+    return stream;
+}
+
 PyObject *
 stream_default_object(md_state *state, const device_record *device)
 {
@@ -93,13 +105,10 @@ stream_default_object(md_state *state, const device_record *device)
     if (found != NULL || PyErr_Occurred()) {
         goto done;
     }
-    metal_stream *stream = stream_default(device);
+    metal_stream *stream = stream_default_taken(state, "Device.default_stream", device);
     if (stream == NULL) {
-        (void)errors_from_bridge(state, "Device.default_stream", stream_default_status(), NULL,
-                                 0);
         goto done;
     }
-    stream_retain(stream);
     found = stream_wrap(state, stream);
     if (found != NULL && PyDict_SetItem(state->default_streams, key, found) < 0) {
         Py_CLEAR(found);

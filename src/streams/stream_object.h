@@ -64,6 +64,10 @@ extern const char stream_aenter_doc[], stream_aexit_doc[];
 
 /* ---- what a `stream` argument says; wait_rule.h has what follows from it ---- */
 
+/* The device's own: +1, or NULL with MetalError. */
+metal_stream *stream_default_taken(md_state *state, const char *function,
+                                   const device_record *device);
+
 /* The stream that a call is to work on: a Stream, or the handle of a living one's queue; for
  * NULL and None the innermost `with stream:`.  `*out` is +1, or NULL where there is none: the
  * work is done on return.  -1 with BufferError (an int that is no such handle) or TypeError. */

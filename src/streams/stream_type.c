@@ -216,10 +216,7 @@ stream_get_label(PyObject *op, void *Py_UNUSED(closure))
 {
     char label[256];
     bridge_queue_copy_label(stream_cast(op)->queue, label, sizeof label);
-    if (label[0] == '\0') {
-        Py_RETURN_NONE;
-    }
-    return PyUnicode_DecodeUTF8(label, (Py_ssize_t)strlen(label), "ignore");
+    return state_label(label);
 }
 
 static PyGetSetDef stream_getset[] = {

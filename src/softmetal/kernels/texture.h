@@ -23,18 +23,6 @@
 #include "arithmetic/pixel_format.h"
 #include "softmetal/shim/softmetal_kernel.h"
 
-/* MTLTextureType */
-enum {
-    SOFT_TEXTURE_1D,
-    SOFT_TEXTURE_1D_ARRAY,
-    SOFT_TEXTURE_2D,
-    SOFT_TEXTURE_2D_ARRAY,
-    SOFT_TEXTURE_CUBE = 5,
-    SOFT_TEXTURE_CUBE_ARRAY,
-    SOFT_TEXTURE_3D,
-    SOFT_TEXTURE_BUFFER = 9,
-};
-
 /* NULL: there is no texture, or no such format. */
 static inline const pixel_format *
 soft_texture_format(const soft_texture *texture)

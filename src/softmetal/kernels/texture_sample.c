@@ -49,17 +49,17 @@ typedef struct level_view {
 static bool
 is_cube(const soft_texture *texture)
 {
-    return texture->type == SOFT_TEXTURE_CUBE || texture->type == SOFT_TEXTURE_CUBE_ARRAY;
+    return texture->type == TEXTURE_CUBE || texture->type == TEXTURE_CUBE_ARRAY;
 }
 
 static int
 axes_of(const soft_texture *texture)
 {
     switch (texture->type) {
-    case SOFT_TEXTURE_1D:
-    case SOFT_TEXTURE_1D_ARRAY:
-    case SOFT_TEXTURE_BUFFER: return 1;
-    case SOFT_TEXTURE_3D: return 3;
+    case TEXTURE_1D:
+    case TEXTURE_1D_ARRAY:
+    case TEXTURE_BUFFER: return 1;
+    case TEXTURE_3D: return 3;
     default: return 2;
     }
 }
