@@ -2,11 +2,13 @@
 
 import itertools
 import random
+import re
 
 import numpy as np
 import pytest
 from children import output_of
 from places import SUPPORT
+from region_kernels import told_of_splits
 
 import metal_dlpack as md
 from softmetal.msl.llvm_loops import in_order
@@ -146,24 +148,9 @@ def source_of(body):
 
 
 @pytest.fixture
-def said(monkeypatch):
-    """Why kernels were not split; None for one that was."""
-    from softmetal.msl import regions
-
-    split, said = regions.split_at_waits, []
-
-    def listens(text):
-        said.append("")
-        try:
-            made = split(text)
-        except (regions.CannotSplit, regions.NoWaits) as error:
-            said[-1] = repr(error)
-            raise
-        said[-1] = None
-        return made
-
-    monkeypatch.setattr(regions, "split_at_waits", listens)
-    return said
+def said():
+    with told_of_splits() as said:
+        yield said
 
 
 def run(source, group, threads, **settings):
@@ -222,10 +209,20 @@ def test_what_this_clang_does_not_take_of_ours_takes_turns(monkeypatch):
     assert (made == wanted(x, 64)).all()
 
 
-def test_a_source_that_only_seems_to_wait_is_compiled_as_any_other(said):
+def test_a_source_that_only_seems_to_wait_is_put_into_one_loop(said, monkeypatch):
+    from softmetal.msl import region_loops
+
+    made_in_rows, texts = region_loops.in_rows, []
+    monkeypatch.setattr(
+        region_loops, "in_rows", lambda *text, **how: texts.append(made_in_rows(*text, **how)) or texts[-1]
+    )
     source = source_of("if (size > 5000) simdgroup_barrier(mem_flags::mem_none); out[i] = x[i];").replace(
         "size > 5000", "false"
     )
     x, made = run(source, 64, 256)
     assert (made == x).all()
     assert said == ["NoWaits()"]
+    [text] = texts
+    [number] = re.findall(r"^define internal void @softmetal_one_thread.* (#\d+) \{$", text, re.MULTILINE)
+    assert "alwaysinline" in text.split(f"\nattributes {number} = ")[1].partition("\n")[0]
+    assert "softmetal_run_columns" not in text

@@ -6,6 +6,7 @@ No thread races with another: a threadgroup's memory is written by its owner, be
 Which lanes meet in a loop that only some go through is nobody's promise, so no lane waits for others there.
 """
 
+import contextlib
 import random
 import sys
 from collections.abc import Iterator
@@ -15,7 +16,8 @@ import numpy as np
 
 import metal_dlpack as md
 import softmetal
-from softmetal.msl import regions
+from metal_dlpack.language.errors import CompilerError
+from softmetal.msl import compiler, regions
 
 HEAD = """#include <metal_stdlib>
 using namespace metal;
@@ -188,6 +190,34 @@ def grid(rng: random.Random) -> dict[str, tuple[int, ...]]:
     return {"threads": threads, "group": group}
 
 
+@contextlib.contextmanager
+def told_of_splits() -> Iterator[list[str | None]]:
+    """Beside the block, for each kernel: None if it was split, else why not.  What clang refuses of it is an error."""
+    split, to_machine_code, said = regions.split_at_waits, compiler.Compiler._to_machine_code, []
+
+    def listens(text: str) -> str:
+        said.append("")
+        try:
+            made = split(text)
+        except (regions.CannotSplit, regions.NoWaits) as error:
+            said[-1] = repr(error)
+            raise
+        said[-1] = None
+        return made
+
+    def is_taken(*how) -> None:
+        try:
+            to_machine_code(*how)
+        except CompilerError as error:
+            raise AssertionError("clang refuses what regions.py made") from error
+
+    with (
+        mock.patch.object(regions, "split_at_waits", listens),
+        mock.patch.object(compiler.Compiler, "_to_machine_code", is_taken),
+    ):
+        yield said
+
+
 def outcome(text: str, launch: dict, values: np.ndarray, chosen: np.ndarray) -> list[int]:
     out = md.zeros(len(values), "uint32")
     kernel = md.kernel(text)
@@ -207,7 +237,8 @@ def differing(number: int) -> str:
     threads = int(np.prod(launch["threads"]))
     drawn = np.random.default_rng(number)
     values, chosen = drawn.integers(0, 2**32, threads, dtype="uint32"), drawn.integers(0, 50, 4, dtype="uint32")
-    made = outcome(text, launch, values, chosen)
+    with told_of_splits():
+        made = outcome(text, launch, values, chosen)
     with mock.patch.object(regions, "split_at_waits", side_effect=regions.CannotSplit("asked for")):
         wanted = outcome(f"{text}// on fibers\n", launch, values, chosen)
     if made == wanted:

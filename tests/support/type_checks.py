@@ -18,7 +18,7 @@ CALLED = """
 #define SOFTMETAL_VARIABLE_NAMES(...)
 #undef SOFTMETAL_IMAGE
 #define SOFTMETAL_IMAGE(kernel, ...) \\
-    static_assert(&softmetal::image<0, (kernel), ##__VA_ARGS__>::run_rows != nullptr, "");
+    static_assert(&softmetal::image<(kernel), ##__VA_ARGS__>::run_one != nullptr, "");
 #undef SOFTMETAL_WAITING_IMAGE
 #define SOFTMETAL_WAITING_IMAGE SOFTMETAL_IMAGE
 """

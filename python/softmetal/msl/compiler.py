@@ -34,6 +34,7 @@ from .flags import (
     NEWEST_VERSION,
     NO_VECTORS,
     QUIET,
+    ROWS,
     SHIM,
     SPLIT,
     kind_flags,
@@ -43,8 +44,8 @@ from .flags import (
     translator_hash,
 )
 
-#: How translation.py makes an image of a kernel that seems to wait, and of any other.
-WAITING, PLAIN, COLUMNS = "SOFTMETAL_WAITING_IMAGE(", "SOFTMETAL_IMAGE(", "SOFTMETAL_COLUMNS_IMAGE("
+#: How translation.py makes an image of a kernel that seems to wait.
+WAITING = "SOFTMETAL_WAITING_IMAGE("
 
 OLDEST = 17
 NEWEST_LOOKED_FOR = 40
@@ -112,9 +113,8 @@ class Compiler:
         try:
             arguments = [*kind, "-o", str(compiled), "-x", "c++", "-"]
             self._compile_with_shim(checked, counting, arguments, cpp_text, source)
-            if may_wait and (other := self._split(compiled)):
-                self.build(cpp_text.replace(WAITING, other), out, source=source)
-                return
+            if may_wait:
+                self._split(compiled)
             if checked or counting:
                 self._add_calls(compiled, counting)
             self._link([compiled], out)
@@ -186,28 +186,25 @@ class Compiler:
             cache.forget(answers)
             link(cache.made(key, ".bc", compile_answers))
 
-    def _split(self, compiled: Path) -> str | None:
-        """Turn LLVM's text of a kernel into a machine's code, split at its waits if it can be.
-
-        Nothing is made from one that has none: returns which image it is to be.
-        """
-        from . import regions
+    def _split(self, compiled: Path) -> None:
+        """Turn LLVM's text of a kernel into a machine's code, split at its waits if it can be."""
+        from . import region_loops, regions
 
         text = compiled.read_bytes().decode("latin-1")
 
-        def compile_text(text: str) -> None:
+        def compile_text(text: str, flags: list[str]) -> None:
             compiled.write_bytes(text.encode("latin-1"))
-            self._to_machine_code(compiled, [*ALONE, *QUIET, *machine_flags(), *SPLIT])
+            self._to_machine_code(compiled, [*ALONE, *QUIET, *machine_flags(), *flags])
 
         try:
-            compile_text(regions.split_at_waits(text))
+            compile_text(regions.split_at_waits(text), SPLIT)
         except regions.NoWaits as none:
-            return COLUMNS if none.by_columns else PLAIN
+            compile_text(region_loops.in_rows(text, by_columns=none.by_columns), ROWS)
         except (regions.CannotSplit, CompilerError, LookupError, ValueError):  # or it is of a form that no test has met
             if regions.is_free(text):
-                return PLAIN
-            compile_text(text)  # its threads take turns
-        return None
+                compile_text(region_loops.in_rows(text), ROWS)
+            else:
+                compile_text(text, SPLIT)  # its threads take turns
 
     def _to_machine_code(self, compiled: Path, flags: list[str]) -> None:
         """Put a machine's code in the place of LLVM's text."""

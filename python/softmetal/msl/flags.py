@@ -82,6 +82,7 @@ LANGUAGE = [
     "-ffloat16-excess-precision=none",  # a half is rounded after every operation, as on a GPU
     "-Xclang",
     "-fno-pch-timestamp",
+    "-fpch-instantiate-templates",  # the shim's own, once: else each run of the compiler begins with them
     "-Xclang",
     "-fconvergent-functions",  # a user's function may wait: two calls in two branches are not one
     # On a Mac a product and a sum become one operation in every mode of mathematics, safe too, unless the source's
@@ -91,8 +92,17 @@ LANGUAGE = [
 ]
 _PLAIN = ["-O2"]
 #: For the first run of a plain image of a kernel that waits: regions.py reads single threads.
-NO_VECTORS = ["-fno-vectorize", "-fno-slp-vectorize"]
-#: For its second run.  The first one has optimised what a thread does.
+NO_VECTORS = [
+    "-fno-vectorize",
+    "-fno-slp-vectorize",
+    "-mllvm",
+    "-unroll-runtime=false",  # of a loop that may yet become vectors
+    "-mllvm",
+    "-unroll-allow-partial=false",
+]
+#: For its second run, where it does not wait.
+ROWS = ["-O2", "-fno-math-errno", "-fno-trapping-math"]
+#: And where it does.  The first one has optimised what a thread does.
 SPLIT = [
     "-O1",
     "-fvectorize",

@@ -15,6 +15,10 @@ from dataclasses import dataclass
 
 from .waits import Wait
 
+ONE_THREAD = re.compile(
+    r"^define [^\n]*@softmetal_one_thread\([^\n]*\) [^\n]*?(?P<attributes>#\d+) [^\n]*\{\n(?P<body>.*?)^\}\n",
+    re.MULTILINE | re.DOTALL,
+)
 #: softmetal_kernel.h.
 MOST_THREADS = 1024
 END, SEVERAL = 0xFFFF, 0xFFFE
@@ -167,14 +171,14 @@ def write_loops(
     strings = " ".join(re.findall(r'"[^"]*"(?:="[^"]*")?', attributes))
     progress = "mustprogress " if "mustprogress" in attributes else ""
     has_lanes = any(not one.wait.is_group for one in regions)
-    made = [_without_declaration(text, bool(one_thread))]
+    made = [_of_regions(text, bool(one_thread))]
     loops = _Loops()
     for one in regions:
         made += [*_functions(one), loops.of(one, has_lanes)]
     waits = [f"{{ i32, i32 }} {{ i32 {one.wait.kind}, i32 {one.wait.nbytes} }}" for one in regions]
     numbers = [f"[3 x i64] [i64 {number}, i64 {size}, i64 {unit}]" for number, (size, unit) in variables.items()]
     made += [
-        one_thread or "define hidden void @softmetal_one_thread() { ret void }",
+        one_thread or "declare void @softmetal_one_thread(ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32)",
         "\n".join(["define hidden void @softmetal_declares() {", *marks, "ret void", "}"]),
         _array("runs", "ptr", [f"ptr @softmetal_run_{one.wait.number}" for one in regions]),
         _array("waits", "{ i32, i32 }", waits),
@@ -200,9 +204,35 @@ def write_loops(
     return "\n".join(made) + "\n"
 
 
-def _without_declaration(text: str, has_thread: bool) -> str:
-    text = re.sub(r"^@softmetal_regions = .*\n", "", text, flags=re.MULTILINE)
-    return text if has_thread else re.sub(r"(call void @softmetal_one_thread)\([^\n]*\)", r"\1()", text)
+def _of_regions(text: str, has_thread: bool) -> str:
+    """What the kernel's text keeps: nothing calls its threads one by one, or by columns."""
+    text = without(re.sub(r"^@softmetal_regions = .*\n", "", text, flags=re.MULTILINE), "columns")
+    if has_thread:
+        return text
+    text = without(without(text, "rows"), "thread")
+    return text.replace("ptr @softmetal_run_thread, ptr @softmetal_run_rows", "ptr null, ptr null", 1)
+
+
+def in_rows(text: str, *, by_columns: bool = False) -> str:
+    """Return LLVM's text of a kernel that does not wait with what a thread does inside one loop over threads."""
+    text = without(text, "rows" if by_columns else "columns").replace("@softmetal_run_columns(", "@softmetal_run_rows(")
+    found = ONE_THREAD.search(text)
+    if found is None:  # the loop calls it
+        return text
+    head = found[0].partition("\n")[0]
+    inlined = head.replace("define hidden", "define internal").replace(found["attributes"], "#9000")
+    attributes = attributes_of(text, found["attributes"]).replace("noinline", "alwaysinline")
+    return f"{text.replace(head, inlined)}attributes #9000 = {{ {attributes} }}\n"
+
+
+def attributes_of(text: str, number: str) -> str:
+    """What a function is, by the number behind its head."""
+    return text.partition(f"\nattributes {number} = {{ ")[2].partition(" }\n")[0]
+
+
+def without(text: str, name: str) -> str:
+    """The text without one of the functions that run threads (softmetal_image.h)."""
+    return re.sub(rf"^define [^\n]*@softmetal_run_{name}\(.*?^\}}\n", "", text, count=1, flags=re.MULTILINE | re.DOTALL)
 
 
 def _array(name: str, kind: str, items: list[str]) -> str:

@@ -26,7 +26,7 @@ from metal_dlpack.language.tokens import split
 from .llvm_function import PURE, Instruction, type_of
 from .llvm_layout import Layout
 from .llvm_values import VALUE
-from .region_loops import END, MOST_THREADS, Question, Region, write_loops
+from .region_loops import END, MOST_THREADS, ONE_THREAD, Question, Region, attributes_of, write_loops
 from .side_by_side import goes_by_columns, wait_in_loops
 from .varying import find_varying, reached
 from .waits import (
@@ -45,10 +45,6 @@ from .waits import (
     wait_of,
 )
 
-_ONE_THREAD = re.compile(
-    r"^define [^\n]*@softmetal_one_thread\([^\n]*\) [^\n]*?(?P<attributes>#\d+) [^\n]*\{\n(?P<body>.*?)^\}\n",
-    re.MULTILINE | re.DOTALL,
-)
 #: What is computed again where it is used may take so many steps.
 _CHEAP = 12
 _DEAR = {"udiv", "sdiv", "urem", "srem", "fdiv", "frem"}
@@ -86,7 +82,7 @@ _Line = Instruction | _Kept | Wait
 
 def split_at_waits(text: str) -> str:
     """Return LLVM's text of a kernel with regions in place of its threads' function.  Raises CannotSplit."""
-    found = _ONE_THREAD.search(text)
+    found = ONE_THREAD.search(text)
     if found is None:
         raise CannotSplit("its text has no function of one thread")
     rest = text[: found.start()] + text[found.end() :]
@@ -104,15 +100,12 @@ def split_at_waits(text: str) -> str:
         raise CannotSplit("its regions would be too large")
     if made.slots_nbytes > _MOST_SLOTS:
         raise CannotSplit("what its threads keep would be too large")
-    attributes = re.search(rf"^attributes {found['attributes']} = \{{ (.*) \}}$", text, re.MULTILINE)
-    if attributes is None:
-        raise CannotSplit("its attributes are not found")
     return write_loops(
         rest,
         regions,
         thread.marks,
         thread.variables,
-        attributes[1],
+        attributes_of(text, found["attributes"]),
         made.slots_nbytes,
         made.shared_nbytes,
         found[0] if runs_through else "",

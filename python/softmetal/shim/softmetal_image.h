@@ -247,27 +247,47 @@ template <thread_fact fact> struct builtin : no_argument {
     }
     template <class P> SOFTMETAL_INLINE static P of(const soft_thread &t) {
 #define SOFTMETAL_ANSWER(attribute, answer)                                                    \
-    case attribute: return answer;
-        switch (fact) { SOFTMETAL_THREAD_FACTS(SOFTMETAL_ANSWER) }
+    if constexpr (fact == attribute) return answer;
+        SOFTMETAL_THREAD_FACTS(SOFTMETAL_ANSWER)
 #undef SOFTMETAL_ANSWER
     }
 };
 
-/* Rows of `count` threads of a kernel along x.  One loop, along `axis`, is all that calls the kernel, so
- * that it is compiled once; the compiler turns it into vectors where the kernel lets it. */
-template <int axis, auto kernel, class... Binders> struct image {
-    static constexpr size_t row_length = sizeof...(Binders) + 1;
-    static_assert(row_length <= SOFT_MOST_PARAMETERS, "a kernel has at most 127 parameters");
-    SOFTMETAL_RUNS static void run_rows(const soft_thread *first, soft_u32 count,
-                                        soft_u32 rows) {
-        run(kernel_type(), first, count, rows);
+typedef void soft_one_thread(void *const *row, const soft_thread &thread);
+
+/* A kernel and its binders. */
+template <auto kernel, class... Binders> struct image {
+    static_assert(sizeof...(Binders) < SOFT_MOST_PARAMETERS,
+                  "a kernel has at most 127 parameters");
+    /* Rows of `count` threads along x.  One loop, along `axis`, is all that calls `one` for a thread, so that
+     * the kernel is compiled once; the compiler turns it into vectors where the kernel lets it. */
+    template <int axis, soft_one_thread one>
+    __attribute__((noinline)) SOFTMETAL_RUNS static void
+    run_rows(const soft_thread *first, soft_u32 count, soft_u32 rows) {
+        void *row[sizeof...(Binders) + 1];
+        prepare(first->launch, row);
+        soft_thread thread = *first;
+        const soft_u32 sides[] = {count, rows}, steps[] = {1, count}; /* of the index */
+        for (soft_u32 line = 0; line < sides[1 - axis]; line++) {
+            run_line<axis, one>(row, thread, sides[axis], steps[axis]);
+            thread.position_in_grid[1 - axis] += 1;
+            thread.position_in_group[1 - axis] += 1;
+            thread.index += steps[1 - axis];
+        }
     }
-    SOFTMETAL_RUNS static void run_thread(const soft_thread *thread) { run_rows(thread, 1, 1); }
-    /* One thread of a kernel that waits: where it is in the threadgroup, and where in the grid. */
-    SOFTMETAL_ENTERS static void run_one(void *const *row, const soft_thread *origin,
-                                         const soft_u32 (&in_group)[3], soft_u32 index,
-                                         const soft_u32 (&in_grid)[3], soft_u32 lane,
-                                         soft_u32 simdgroup) {
+    template <int axis, soft_one_thread one>
+    SOFTMETAL_RUNS static void run_thread(const soft_thread *thread) {
+        run_rows<axis, one>(thread, 1, 1);
+    }
+    SOFTMETAL_RUNS SOFTMETAL_ENTERS static void run_one(void *const *row,
+                                                        const soft_thread &thread) {
+        run_given(kernel_type(), metal::make_index_sequence<sizeof...(Binders)>(), row, thread);
+    }
+    /* The same: where it is in the threadgroup, and where in the grid. */
+    SOFTMETAL_ENTERS static void run_at(void *const *row, const soft_thread *origin,
+                                        const soft_u32 (&in_group)[3], soft_u32 index,
+                                        const soft_u32 (&in_grid)[3], soft_u32 lane,
+                                        soft_u32 simdgroup) {
         soft_thread thread = *origin;
         for (int each = 0; each < 3; each++) {
             thread.position_in_group[each] = in_group[each];
@@ -276,7 +296,7 @@ template <int axis, auto kernel, class... Binders> struct image {
         thread.index = index;
         thread.lane = lane;
         thread.simdgroup = simdgroup;
-        run_given(kernel_type(), row, thread);
+        run_one(row, thread);
     }
     SOFTMETAL_RUNS static void prepare(const soft_launch *launch, void **row) {
         prepare_each(kernel_type(), *launch, row);
@@ -306,30 +326,11 @@ template <int axis, auto kernel, class... Binders> struct image {
     typedef decltype(kernel)
         kernel_type; /* a null pointer of it carries the parameters' types */
 
-    struct prepared {
-        void *of[sizeof...(Binders) + 1];
-    };
-
     template <class... P> SOFTMETAL_ENTERS static void enter(P... given) {
         kernel(static_cast<P>(given)...);
     }
-    template <class... P> __attribute__((noinline)) SOFTMETAL_RUNS static void
-    run(void (*)(P...), const soft_thread *first, soft_u32 count, soft_u32 rows) {
-        prepared given = {{Binders::template prepare<P>(*first->launch)...}};
-        soft_thread thread = *first;
-        const soft_u32 sides[] = {count, rows}, steps[] = {1, count}; /* of the index */
-        for (soft_u32 line = 0; line < sides[1 - axis]; line++) {
-            run_prepared<P...>(metal::make_index_sequence<sizeof...(P)>(), given, thread,
-                               sides[axis], steps[axis]);
-            thread.position_in_grid[1 - axis] += 1;
-            thread.position_in_group[1 - axis] += 1;
-            thread.index += steps[1 - axis];
-        }
-    }
-    template <class... P, size_t... I>
-    SOFTMETAL_RUNS static void run_prepared(metal::index_sequence<I...>, const prepared &row,
-                                            const soft_thread &first, soft_u32 count,
-                                            soft_u32 step) {
+    template <int axis, soft_one_thread one> SOFTMETAL_RUNS static void
+    run_line(void *const *row, const soft_thread &first, soft_u32 count, soft_u32 step) {
 #pragma clang loop vectorize(enable)
         for (soft_u32 i = 0; i < count; i++) {
             soft_thread thread = first;
@@ -345,15 +346,12 @@ template <int axis, auto kernel, class... Binders> struct image {
 #if SOFTMETAL_IS_CHECKED
             softmetal_watch.thread = thread.index;
 #endif
-            enter<P...>(Binders::template take<P>(row.of[I], thread)...);
+            one(row, thread);
         }
     }
-    template <class... P> SOFTMETAL_ENTERS static void
-    run_given(void (*)(P...), void *const *row, const soft_thread &thread) {
-        run_given_each<P...>(metal::make_index_sequence<sizeof...(P)>(), row, thread);
-    }
-    template <class... P, size_t... I> SOFTMETAL_ENTERS static void
-    run_given_each(metal::index_sequence<I...>, void *const *row, const soft_thread &thread) {
+    template <class... P, size_t... I> SOFTMETAL_RUNS SOFTMETAL_ENTERS static void
+    run_given(void (*)(P...), metal::index_sequence<I...>, void *const *row,
+              const soft_thread &thread) {
         enter<P...>(Binders::template take<P>(row[I], thread)...);
     }
     template <class... P> SOFTMETAL_RUNS static void
@@ -374,40 +372,45 @@ template <int axis, auto kernel, class... Binders> struct image {
 
 /* SOFTMETAL_IMAGE((scale<float, 4>), softmetal::buffer<0>, ...): a binder for each parameter.
  * `softmetal_argument_names` has their names. */
-#define SOFTMETAL_IMAGE(kernel, ...) SOFTMETAL_IMAGE_ALONG(0, kernel, ##__VA_ARGS__)
-/* The same of a kernel that columns of threads suit better than rows: side_by_side.py. */
-#define SOFTMETAL_COLUMNS_IMAGE(kernel, ...) SOFTMETAL_IMAGE_ALONG(1, kernel, ##__VA_ARGS__)
-#define SOFTMETAL_IMAGE_ALONG(axis, kernel, ...)                                               \
-    SOFTMETAL_IMAGE_OF((softmetal::image<axis, (kernel), ##__VA_ARGS__>::run_thread),          \
-                       (softmetal::image<axis, (kernel), ##__VA_ARGS__>::run_rows), nullptr,   \
-                       kernel, ##__VA_ARGS__)
-/* The same of a kernel that seems to wait: what its threads do is a function apart, which regions.py
- * splits. */
+#define SOFTMETAL_IMAGE(kernel, ...)                                                           \
+    typedef softmetal::image<(kernel), ##__VA_ARGS__> softmetal_made;                          \
+    SOFTMETAL_IMAGE_OF((softmetal_made::run_thread<0, softmetal_made::run_one>),               \
+                       (softmetal_made::run_rows<0, softmetal_made::run_one>), nullptr)
+/* The same of a kernel that may wait, or suit another loop than one along rows: what a thread does is a
+ * function apart, which regions.py splits, or puts into the loop that it chooses. */
 #if SOFTMETAL_IS_CHECKED
 #define SOFTMETAL_WAITING_IMAGE SOFTMETAL_IMAGE
 #else
 #define SOFTMETAL_WAITING_IMAGE(kernel, ...)                                                   \
-    extern "C" __attribute__((noinline, visibility("hidden"))) void softmetal_one_thread(      \
-        void *const *row, const soft_thread *origin, soft_u32 x, soft_u32 y, soft_u32 z,       \
-        soft_u32 index, soft_u32 grid_x, soft_u32 grid_y, soft_u32 grid_z, soft_u32 lane,      \
-        soft_u32 simdgroup) {                                                                  \
-        softmetal::image<0, (kernel), ##__VA_ARGS__>::run_one(row, origin, {x, y, z}, index,   \
-                                                              {grid_x, grid_y, grid_z}, lane,  \
-                                                              simdgroup);                      \
+    typedef softmetal::image<(kernel), ##__VA_ARGS__> softmetal_made;                          \
+    extern "C" {                                                                               \
+    __attribute__((noinline, visibility("hidden"))) void                                       \
+    softmetal_one_thread(void *const *row, const soft_thread *origin, soft_u32 x, soft_u32 y,  \
+                         soft_u32 z, soft_u32 index, soft_u32 grid_x, soft_u32 grid_y,         \
+                         soft_u32 grid_z, soft_u32 lane, soft_u32 simdgroup) {                 \
+        softmetal_made::run_at(row, origin, {x, y, z}, index, {grid_x, grid_y, grid_z}, lane,  \
+                               simdgroup);                                                     \
     }                                                                                          \
-    static void softmetal_run_thread(const soft_thread *t) {                                   \
-        void *row[softmetal::image<0, (kernel), ##__VA_ARGS__>::row_length];                   \
-        softmetal::image<0, (kernel), ##__VA_ARGS__>::prepare(t->launch, row);                 \
-        softmetal_one_thread(row, t, t->position_in_group[0], t->position_in_group[1],         \
-                             t->position_in_group[2], t->index, t->position_in_grid[0],        \
-                             t->position_in_grid[1], t->position_in_grid[2], t->lane,          \
-                             t->simdgroup);                                                    \
+    SOFTMETAL_ENTERS static void softmetal_one(void *const *row, const soft_thread &t) {       \
+        softmetal_one_thread(row, &t, t.position_in_group[0], t.position_in_group[1],          \
+                             t.position_in_group[2], t.index, t.position_in_grid[0],           \
+                             t.position_in_grid[1], t.position_in_grid[2], t.lane,             \
+                             t.simdgroup);                                                     \
     }                                                                                          \
-    SOFTMETAL_IMAGE_OF(softmetal_run_thread, nullptr,                                          \
-                       (softmetal::image<0, (kernel), ##__VA_ARGS__>::prepare),                \
-                       kernel, ##__VA_ARGS__)
+    SOFTMETAL_ROWS_ALONG(0, rows)                                                              \
+    SOFTMETAL_ROWS_ALONG(1, columns)                                                           \
+    __attribute__((visibility("hidden"))) void softmetal_run_thread(const soft_thread *t) {    \
+        softmetal_run_rows(t, 1, 1);                                                           \
+    }                                                                                          \
+    }                                                                                          \
+    SOFTMETAL_IMAGE_OF(softmetal_run_thread, softmetal_run_rows, softmetal_made::prepare)
+#define SOFTMETAL_ROWS_ALONG(axis, name)                                                       \
+    __attribute__((noinline, visibility("hidden"))) void softmetal_run_##name(                 \
+        const soft_thread *first, soft_u32 count, soft_u32 rows) {                             \
+        softmetal_made::run_rows<axis, softmetal_one>(first, count, rows);                     \
+    }
 #endif
-#define SOFTMETAL_IMAGE_OF(run_thread, run_rows, prepare, kernel, ...)                         \
+#define SOFTMETAL_IMAGE_OF(run_thread, run_rows, prepare)                                      \
     soft_image softmetal_image = {                                                             \
         SOFT_KERNEL_ABI,                                                                       \
         0,                                                                                     \
@@ -426,8 +429,7 @@ template <int axis, auto kernel, class... Binders> struct image {
     __attribute__((constructor)) static void softmetal_describe() {                            \
         static soft_argument_facts                                                             \
             facts[sizeof softmetal_argument_names / sizeof *softmetal_argument_names];         \
-        softmetal::image<0, (kernel), ##__VA_ARGS__>::describe(softmetal_image, facts,         \
-                                                               softmetal_argument_names);      \
+        softmetal_made::describe(softmetal_image, facts, softmetal_argument_names);            \
     }
 
 /* Behind it: the names of the kernel's variables in threadgroup memory, by their numbers. */

@@ -346,7 +346,8 @@ typedef struct soft_image {
     void (*run_rows)(const soft_thread *first, soft_u32 count, soft_u32 rows);
     const soft_runtime *runtime; /* the run time sets it */
     soft_watch *watch;           /* NULL: it is not checked */
-    /* NULL: it was not split.  Else nothing calls run_thread, and `prepare` fills a row of arguments. */
+    /* NULL: it was not split.  Else run_thread and run_rows are NULL, unless it is free of waits, and `prepare`
+     * fills a row of arguments. */
     const soft_regions *regions;
     void (*prepare)(const soft_launch *launch, void **row);
     const char *const

@@ -380,20 +380,6 @@ place_variables(turn *turn)
     }
 }
 
-/* Nobody waits: each thread to its end. */
-SOFT_ON_FIBER static void
-run_one_by_one(const turn *turn)
-{
-    soft_threadgroup *group = turn->group;
-    soft_thread thread = turn->origin;
-    for (soft_u32 index = 0; index < group->placement.thread_count; index++) {
-        if (index > 0 && !soft_placement_advance(&thread, 1)) {
-            soft_placement_of(&group->placement, index, &thread);
-        }
-        group->run->image->run_thread(&thread);
-    }
-}
-
 /* Too few are side by side for vectors. */
 SOFT_ON_FIBER static bool
 is_narrow(const turn *turn)
@@ -423,7 +409,7 @@ run_regions(soft_threadgroup *group, soft_next_group *next_group)
         turn.step.width = group->placement.size[0];
         turn.step.height = group->placement.size[1];
         if (is_narrow(&turn)) {
-            run_one_by_one(&turn);
+            run_group(group, &turn.origin);
         }
         else if (!(turn.regions->has_lanes ? run_simdgroups(&turn) : run_threads(&turn))) {
             return;
