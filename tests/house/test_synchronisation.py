@@ -7,7 +7,7 @@ import types
 import numpy as np
 import pytest
 from dlpack_structs import Producer
-from objc_messages import encode_fill, gpu_fill, pool, send
+from objc_messages import encode_fill, pool, send
 from recipes import all_recipes, recipe
 
 import metal_dlpack as md
@@ -58,15 +58,8 @@ def queue(foreign_queue):
 
 
 def test_there_are_as_many_recipes_as_are_run_here():
-    assert len(all_recipes(SYNCHRONISATION)) == 7 + 6  # the pictures' recipes: tests/house/test_pages.py
+    assert len(all_recipes(SYNCHRONISATION)) == 13  # tests/house/test_pages.py runs those that need nothing around them
     assert len(all_recipes("metal_stream.md")) == 2
-
-
-def test_the_page_begins_with_a_copy_that_returns_before_it_is_done(capsys):
-    names = {"md": md, "a": md.asarray([1.0, 2.0])}
-    exec(recipe(SYNCHRONISATION, "name a stream:").replace("print", "running = not s.query()\nprint"), names)
-    assert names["running"]
-    assert capsys.readouterr().out == "[1.0, 2.0]\n"
 
 
 def test_tasks_wait_for_streams():
@@ -94,7 +87,9 @@ def test_an_array_is_unchanged_by_what_mlx_computes_of_it(mx):
     assert names["y"][0].item() == names["z"][0].item() == pytest.approx(7.389, abs=1e-3)
 
 
-def test_kernels_by_hand_with_pyobjc(queue):
+@pytest.mark.parametrize("scope", ["queue", "commands"])
+def test_kernels_by_hand_with_pyobjc(settings, scope, queue):
+    settings(wait_scope=scope)
     code = recipe(SYNCHRONISATION, "**PyObjC.**")
     assert code.count("...   ") == 1
     code = code.replace("...   ", "encode(commands.handle, a.buffer.handle, 5, 64)", 1)
@@ -123,19 +118,6 @@ def test_a_kernel_in_another_language(queue, shared_event):
     result.copy_from(a, stream=stream)
     assert result.tolist() == [6] * 64
     moment.wait()
-
-
-def test_any_other_framework_takes_one_line():
-    class Tensor(Producer):
-        pass
-
-    waits = []
-    its = types.SimpleNamespace(Tensor=Tensor, synchronize=lambda: waits.append("its"))
-    exec(recipe(SYNCHRONISATION, "**Any other framework:**"), {"md": md, "its": its})
-    buffer = md.Buffer(64)
-    md.from_dlpack(Tensor(data=buffer.handle, device=(8, 0)))
-    assert waits == ["its"]
-    md.register_sync(Tensor, None)
 
 
 @pytest.mark.parametrize("package", ["tvm", "tvm_ffi"])
@@ -193,13 +175,3 @@ def test_a_producer_in_ten_lines(queue, shared_event):
     assert lent.stream.flushes == 1
     assert result.tolist() == [7] * 64
     assert np.asarray(md.from_dlpack(lent)).tolist() == [7] * 64
-
-
-def test_work_that_nobody_was_told_of_is_waited_for_with_the_event(queue):
-    """We do not know which buffers a kernel used: after.wait() is what to call."""
-    array = md.zeros(64, "uint8")
-    stream = md.Stream.from_handle(queue)
-    gpu_fill(array.buffer.handle, 9, 64, queue=queue.handle, waits=False)
-    assert array.__metal_stream__()[3] == 0
-    stream.record().wait()
-    assert array.tolist() == [9] * 64

@@ -1,6 +1,5 @@
 """Kernels of the user's on this machine's compiler and GPU: what md.kernel takes, refuses and computes."""
 
-import struct
 import warnings
 
 import numpy as np
@@ -19,50 +18,6 @@ def numbers(dtype="float32"):
     return np.linspace(-3, 3, COUNT, dtype=dtype)
 
 
-def test_arguments_reach_the_parameters_whose_place_they_have():
-    """In the order of the signature, whatever the indices are."""
-    kernel = md.kernel(
-        HEAD
-        + """
-        struct pair { float first; uint second; };
-        kernel void place(device float *out [[buffer(3)]], uint i [[thread_position_in_grid]],
-            device const float *x [[buffer(1)]], constant float &scale [[buffer(0)]],
-            constant pair &both [[buffer(5)]], device const uchar *bytes [[buffer(2)]])
-        {
-            out[i] = x[i] * scale + both.first + both.second + bytes[i];
-        }"""
-    )
-    print(*kernel.arguments, sep="\n")
-    out, x, small = md.zeros(COUNT), md.asarray(numbers()), md.full(COUNT + 3, 2, "uint8")
-    kernel(out, x, 0.5, struct.pack("fI", 3, 4), small[3:], n=COUNT)
-    assert np.allclose(out, numbers() * 0.5 + 9, rtol=1e-6)
-    out.fill(0)
-    kernel(bytes=small, both=struct.pack("fI", 3, 4), scale=0.5, x=x, out=out, n=COUNT)
-    assert np.allclose(out, numbers() * 0.5 + 9, rtol=1e-6)
-
-
-def test_views_constants_and_groups_are_what_they_are_without_a_mac():
-    kernel = md.Library(HEAD + """
-        constant uint STEP [[function_constant(0)]];
-        kernel void sums(device const float *x, device float *out, threadgroup float *room,
-            uint i [[thread_position_in_grid]], uint lane [[thread_position_in_threadgroup]],
-            uint group [[threadgroup_position_in_grid]], uint size [[threads_per_threadgroup]])
-        {
-            room[lane] = x[i * STEP];
-            threadgroup_barrier(mem_flags::mem_threadgroup);
-            for (uint half_size = size / 2; half_size > 0; half_size /= 2) {
-                if (lane < half_size) room[lane] += room[lane + half_size];
-                threadgroup_barrier(mem_flags::mem_threadgroup);
-            }
-            if (lane == 0) out[group] = room[0];
-        }""").kernel("sums", constants={"STEP": 2})  # fmt: skip
-    values = np.arange(2052, dtype="float32")
-    x, out = md.asarray(values)[4:], md.zeros(16)
-    kernel(x, out, groups=16, group=64, threadgroup_memory={"room": 256})
-    assert out.tolist() == values[4::2].reshape(16, 64).sum(1).tolist()
-    print(kernel.thread_execution_width, kernel.max_total_threads, kernel.threadgroup_memory)
-
-
 @pytest.mark.parametrize("mode", ["shared", "private"])
 def test_work_in_flight_comes_first_and_the_cpu_waits_for_a_kernel(mode):
     kernel = md.kernel(
@@ -76,18 +31,6 @@ def test_work_in_flight_comes_first_and_the_cpu_waits_for_a_kernel(mode):
         kernel(x, n=x.size, stream=stream)
     assert set(np.asarray(x.copy(storage="shared"))[:: 1 << 12].tolist()) == {2**10 - 1}
     attempt("seconds of the GPU's for 4 MiB", lambda: kernel.time(x, n=x.size))
-
-
-def test_bfloat_is_a_type():
-    kernel = md.kernel(
-        HEAD
-        + """
-        kernel void widen(device const bfloat *x, device float *out, uint i [[thread_position_in_grid]])
-        { out[i] = float(x[i]); }"""
-    )
-    x, out = md.full(COUNT, 1.5, "bfloat16"), md.zeros(COUNT)
-    kernel(x, out, n=COUNT)
-    assert set(out.tolist()) == {1.5}
 
 
 @pytest.mark.parametrize("math", ["safe", "relaxed", "fast"])
@@ -165,30 +108,6 @@ def test_which_tables_of_pointers_the_compiler_takes(parameter):
     use = "((device float *)p[0])[i]" if "ulong" in parameter else "p[i]" if "&" in parameter else "p[0][i]"
     source = f"{HEAD}kernel void table({parameter}, device float *out, uint i [[thread_position_in_grid]]) {{ out[i] = {use}; }}"
     attempt(parameter, lambda: md.kernel(source).arguments)
-
-
-def test_the_first_error_names_its_line():
-    with pytest.raises(md.CompileError) as caught:
-        md.kernel(HEAD + "kernel void broken(device float *x)\n{\n    x[0] = nowhere;\n}\n")
-    print(caught.value)
-    assert (caught.value.filename, caught.value.lineno) == ("program_source", 5)
-    assert "nowhere" in str(caught.value)
-
-
-@pytest.mark.parametrize("space", ["device const", "constant"])
-def test_an_offset_of_one_item_is_read_from_there(space):
-    """Metal asks for multiples of 4 bytes in the constant address space (Metal Feature Set Tables)."""
-    kernel = md.kernel(
-        HEAD
-        + f"""
-        kernel void read({space} float *x, device float *out, uint i [[thread_position_in_grid]]) {{ out[i] = x[i]; }}
-        """
-    )
-    values = np.arange(80, dtype="float32")
-    x, out = md.asarray(values), md.zeros(16)
-    for first in (1, 2, 3, 7, 64):
-        kernel(x[first : first + 16], out, n=16)
-        assert out.tolist() == values[first : first + 16].tolist(), first
 
 
 def test_whether_the_constant_address_space_takes_an_offset_of_two_bytes():

@@ -34,15 +34,6 @@ def test_the_demo_runs(built):
     assert lines[-1].endswith("the same memory: True")
 
 
-def test_an_array_made_in_c_is_as_any_other(example, live_buffers):
-    array = example.count(3, 4)
-    assert array.tolist() == np.arange(12.0).reshape(3, 4).tolist()
-    assert (array.dtype, array.storage) == (md.float32, md.get_storage_mode())
-    assert sys.getrefcount(array) == 2
-    with pytest.raises(ValueError, match="extent -1 of axis 0"):
-        example.count(-1, 4)
-
-
 keys = st.tuples(*[st.builds(slice, st.integers(-5, 5), st.integers(-5, 5), st.sampled_from([1, 2, -1, -3]))] * 2)
 
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import platform
 import re
 import shlex
 import sys
@@ -10,12 +9,10 @@ import textwrap
 import time
 from pathlib import Path
 
-import kernel_images
 import pytest
 from children import is_running, run_child
 from eventually import PATIENCE, until
-from forking import exit_code_of_child
-from kernel_images import LoadedImage, floats, translated
+from kernel_images import translated
 
 from metal_dlpack.language.errors import CompilerError, CompilerNotFound, SourceError
 from softmetal import msl
@@ -267,50 +264,6 @@ def test_a_source_may_hold_any_character(clang):
 # ---- what it makes ----
 
 
-def test_a_checked_image_tells_each_access_with_the_users_line(clang, tmp_path):
-    from softmetal.msl import line_table
-
-    out = tmp_path / "image.so"
-    clang.build(translated("y[i] = x[i + 1]\n    * 2;"), out, checked=True)
-    assert os.listdir(tmp_path) == ["image.so"]
-    image = LoadedImage(out)
-    assert image.image.is_checked
-    x, y = floats(1, 2), floats(0, 0)
-    image.run(x, y)
-    assert list(y) == [4, 0]
-    (read, _, how, read_site), (written, nbytes, how_written, write_site) = image.accesses
-    assert (read, how) == (kernel_images.ctypes.addressof(x) + 4, 0)
-    assert (written, nbytes, how_written) == (kernel_images.ctypes.addressof(y), 4, 1)
-    assert line_table.lines_of(out, [read_site, write_site]) == [("program_source", 4, 12), ("program_source", 4, 10)]
-
-
-def test_a_checked_image_is_stopped_before_it_divides_by_zero(clang, tmp_path):
-    """An x86-64 would fault, an arm64 go on."""
-    out = tmp_path / "image.so"
-    clang.build(translated("y[i] = 7 / int(x[i]);"), out, checked=True)
-    image = LoadedImage(out)
-
-    def divide():
-        image.run(floats(0), floats(0))
-        raise AssertionError("it was not stopped")
-
-    assert exit_code_of_child(divide) == 0
-
-
-def test_a_plain_image_tells_nothing_and_has_no_lines(clang, tmp_path):
-    from softmetal.msl import line_table
-
-    out = tmp_path / "image.so"
-    clang.build(translated(), out)
-    image = LoadedImage(out)
-    assert not image.image.is_checked
-    x, y = floats(1, 2, 3), floats(10, 20, 30)
-    image.run(x, y, 1)
-    assert list(y) == [10, 22, 30]
-    assert image.accesses == []
-    assert line_table.lines_of(out, [0x1000]) == [("", 0, 0)]
-
-
 @pytest.mark.parametrize(
     ("version", "flag"),
     [(18, "unique-traps"), (19, "unique-traps"), (20, "sanitize-merge"), (22, "sanitize-merge")],
@@ -319,33 +272,21 @@ def test_each_clang_is_told_in_its_own_words_to_keep_traps_apart(version, flag):
     assert sum(flag in word for word in flags.kind_flags(version, True)) == 1
 
 
-def has_fma():
-    if platform.machine() == "x86_64":
-        return "x86-64-v3" in " ".join(flags.machine_flags())
-    return True
-
-
-@pytest.mark.parametrize(("is_fused", "pragma"), [(True, ""), (False, "#pragma METAL fp contract(off)\n")])
-def test_the_pragma_rounds_each_operation_and_infinity_and_nan_stay(clang, tmp_path, is_fused, pragma):
-    out = tmp_path / "image.so"
-    text = translated("y[0] = x[0] * x[1] + x[2];\n    y[1] = x[3] != x[3]; y[2] = x[4] - 1 == x[4];")
-    clang.build((clang.preprocess(pragma) if pragma else "") + text, out)
-    near_one, y = 1 + 2**-12, floats(7, 0, 0)
-    LoadedImage(out).run(floats(near_one, near_one, -(1 + 2**-11), float("nan"), float("inf")), y)
-    assert list(y) == [2**-24 if is_fused and has_fma() else 0, 1, 1]
-
-
-def test_an_image_exports_one_name_and_needs_the_c_library_alone(clang, tmp_path):
-    out = tmp_path / "image.so"
-    clang.build(translated("y[i] = __builtin_sinf(x[i]) + __builtin_powf(x[i], y[i]);"), out)
+def test_an_image_is_one_file_exports_one_name_and_needs_the_c_library_alone(clang, tmp_path):
     from elftools.elf.elffile import ELFFile
 
+    out, text = tmp_path / "image.so", translated("y[i] = __builtin_sinf(x[i]) + __builtin_powf(x[i], y[i]);")
+    for checked in (True, False):
+        clang.build(text, out, checked=checked)
+        assert os.listdir(tmp_path) == ["image.so"]
     with out.open("rb") as file:
         elf = ELFFile(file)
         symbols = list(elf.get_section_by_name(".dynsym").iter_symbols())
         exported = [symbol.name for symbol in symbols if symbol["st_shndx"] != "SHN_UNDEF" and symbol.name]
+        has_lines = elf.get_section_by_name(".debug_line") is not None
         needed = [tag.needed for tag in elf.get_section_by_name(".dynamic").iter_tags("DT_NEEDED")]
     assert exported == ["softmetal_image"]
+    assert not has_lines, "a plain image needs none"
     assert {name.split(".")[0] for name in needed} <= {"libm", "libc", "libgcc_s", "ld-musl-x86_64", "ld-musl-aarch64"}
 
 

@@ -6,12 +6,25 @@ import subprocess
 
 import numpy as np
 import pytest
-from kernel_images import ABI, Image, Launch, Thread, quickly
-from shim_images import RUN_ROWS
+from kernel_images import quickly
 
+import metal_dlpack as md
 from softmetal.msl import flags
 
 BUFFER, THREADGROUP = 0, 1
+
+
+class Image(ctypes.Structure):
+    """The beginning of softmetal_kernel.h's soft_image."""
+
+    _fields_ = [
+        ("abi", ctypes.c_uint32),
+        ("argument_count", ctypes.c_uint32),
+        ("arguments", ctypes.c_void_p),
+        ("threadgroup_nbytes", ctypes.c_uint64),
+        ("has_syncs", ctypes.c_uint8),
+        ("is_checked", ctypes.c_uint8),
+    ]
 
 
 class Facts(ctypes.Structure):
@@ -125,7 +138,7 @@ def test_reflection_tells_of_each_kind_of_parameter(shim):
         ("shape", BUFFER, 8, 0, 2, 16, 4),
         ("memory", THREADGROUP, 2, 1, 3, 4, 4),
     ]
-    assert (image.abi, image.has_syncs, image.is_checked, image.threadgroup_nbytes) == (ABI, 0, 0, 0)
+    assert (image.abi, image.has_syncs, image.is_checked, image.threadgroup_nbytes) == (4, 0, 0, 0)
 
 
 OUT = ("uint *out", "out", "buffer<0>")
@@ -156,29 +169,24 @@ def test_an_image_knows_its_threadgroup_memory(shim):
     assert load(shim, image_text([OUT], body)).threadgroup_nbytes == 48 + 16
 
 
-THREAD = {
-    "position_in_grid": (70, 3, 2),
-    "position_in_group": (6, 1, 0),
-    "group_position": (4, 1, 2),
-    "group_size": (10, 2, 1),
-}
+#: What each attribute is for the thread at (71, 3, 2).
 BUILTINS = {
-    "thread_position_in_grid": (70, 3, 2),
-    "thread_position_in_threadgroup": (6, 1, 0),
-    "threadgroup_position_in_grid": (4, 1, 2),
-    "threads_per_threadgroup": (10, 2, 1),
+    "thread_position_in_grid": (71, 3, 2),
+    "thread_position_in_threadgroup": (7, 1, 2),
+    "threadgroup_position_in_grid": (4, 1, 0),
+    "threads_per_threadgroup": (10, 2, 3),
     "threads_per_grid": (74, 4, 3),
-    "threadgroups_per_grid": (5, 2, 3),
-    "dispatch_threads_per_threadgroup": (16, 3, 1),
-    "thread_index_in_threadgroup": 16,
-    "thread_index_in_simdgroup": 16,
-    "thread_index_in_quadgroup": 0,
-    "simdgroup_index_in_threadgroup": 0,
-    "quadgroup_index_in_threadgroup": 4,
-    "simdgroups_per_threadgroup": 1,
-    "quadgroups_per_threadgroup": 5,
-    "dispatch_simdgroups_per_threadgroup": 2,
-    "dispatch_quadgroups_per_threadgroup": 12,
+    "threadgroups_per_grid": (5, 2, 1),
+    "dispatch_threads_per_threadgroup": (16, 2, 4),
+    "thread_index_in_threadgroup": 57,
+    "thread_index_in_simdgroup": 25,
+    "thread_index_in_quadgroup": 1,
+    "simdgroup_index_in_threadgroup": 1,
+    "quadgroup_index_in_threadgroup": 14,
+    "simdgroups_per_threadgroup": 2,
+    "quadgroups_per_threadgroup": 15,
+    "dispatch_simdgroups_per_threadgroup": 4,
+    "dispatch_quadgroups_per_threadgroup": 32,
     "threads_per_simdgroup": 32,
     "thread_execution_width": 32,
     "grid_origin": (0, 0, 0),
@@ -187,25 +195,20 @@ BUILTINS = {
 
 
 @pytest.mark.parametrize("kind", quickly("uint", "ushort3", of=["uint", "ushort", "uint2", "ushort3", "uint3"]))
-def test_a_thread_gets_what_its_attributes_ask_for(shim, kind):
+def test_a_thread_gets_what_its_attributes_ask_for(clang, kind):
     count = int(kind[-1]) if kind[-1].isdigit() else 1
-    scalar = kind.rstrip("23")
     asked = {name: value for name, value in BUILTINS.items() if count == 1 or isinstance(value, tuple)}
-    parameters = [OUT] + [(f"{kind} p{k}", f"p{k}", f"builtin<softmetal::{name}>") for k, name in enumerate(asked)]
-    component = "p{k}" if count == 1 else "p{k}[{c}]"
-    body = "".join(f"out[{3 * k + c}] = {component.format(k=k, c=c)};" for k in range(len(asked)) for c in range(count))
-    image = load(shim, image_text(parameters, body))
-    out = np.zeros(3 * len(asked), np.uint32)
-    launch = Launch()
-    launch.sizes[:] = [74, 4, 3, 5, 2, 3, 16, 3, 1]
-    launch.buffers[0] = out.ctypes.data
-    thread = Thread(launch=ctypes.pointer(launch))
-    thread.position_in_grid[:] = (68, 3, 2)
-    thread.rest[:14] = [4, 1, 0, 4, 1, 2, 10, 2, 1, 14, 14, 0, 1, 0]
-    RUN_ROWS(image.run_rows)(ctypes.byref(thread), 3, 1)  # the row's last thread is looked at
-    for k, (name, value) in enumerate(asked.items()):
-        expected = value[:count] if isinstance(value, tuple) else (value,)
-        assert tuple(out[3 * k : 3 * k + count]) == expected, (name, scalar)
+    parameters = "".join(f", {kind} {name} [[{name}]]" for name in asked)
+    is_there = "thread_position_in_grid == 71 && thread_index_in_threadgroup == 57"
+    if count > 1:
+        is_there = f"all(thread_position_in_grid == {kind}{(71, 3, 2)[:count]})"
+    parts = [""] if count == 1 else [f"[{c}]" for c in range(count)]
+    body = "".join(f"out[{3 * k + c}] = {name}{part};" for k, name in enumerate(asked) for c, part in enumerate(parts))
+    out = md.zeros((len(asked), 3), "uint32")
+    kernel = md.kernel(f"kernel void f(device uint *out{parameters}) {{ if ({is_there}) {{ {body} }} }}")
+    kernel(out, threads=(74, 4, 3), group=(16, 2, 4))
+    for row, (name, value) in zip(out.tolist(), asked.items(), strict=True):
+        assert tuple(row[:count]) == (value[:count] if isinstance(value, tuple) else (value,)), name
 
 
 ROWS = {
@@ -248,7 +251,7 @@ def test_local_arrays_of_the_threads_of_a_row_are_apart(shim):
     """A loop of vectors must not take the array of one thread for that of another."""
     x = np.arange(1000, dtype=np.float32)
     before = """
-    static float picked(const float *x, uint i) {
+    static float picked(device const float *x, uint i) {
         float kept[8];
         for (int k = 0; k < 8; k++) kept[(k + i) % 8] = x[i] + k;
         return kept[(i * 5) % 8] + kept[(i >> 3) % 8];

@@ -184,7 +184,7 @@ def test_values_of_each_type_travel(shim, kind):
     """
     x = np.arange(32, dtype=np.int32) % 7
     texts = texts if "packed" not in kind else {"up": texts["up"]}
-    got = shim.run_groups(texts, "float", np.float32, before=before, x=("int", x))
+    got = shim.evaluate(texts, "float", np.float32, before=before, x=("int", x))
     np.testing.assert_array_equal(got["up"], np.concatenate([x[:1], x[:-1]]))
     if "sum" in got:
         np.testing.assert_array_equal(got["sum"], np.full(32, x.sum()))
@@ -195,27 +195,25 @@ def test_matrices_of_a_simdgroup(shim, kind):
     a, b, c = np.random.default_rng(3).integers(-4, 5, (3, 16, 16)).astype(np.float32)
     matrix = f"simdgroup_matrix<{kind}, 8, 8>"
     before = f"""
-    template <class F> static float made(const float *out_of, uint i, uint k, F multiply) {{
-        {kind} (&memory)[256] = softmetal::threadgroup_variable<0, {kind}[256]>();
+    template <class F> static float made(threadgroup {kind} *memory, uint i, uint k, F multiply) {{
         {matrix} d = multiply();
         simdgroup_barrier(mem_flags::mem_threadgroup);
         simdgroup_store(d, memory, 8);
         simdgroup_barrier(mem_flags::mem_threadgroup);
         return float(memory[i % 32 * 2 + k]);
     }}
-    template <int number> static {kind} *copied(const float *x, uint i) {{
-        {kind} (&memory)[256] = softmetal::threadgroup_variable<number, {kind}[256]>();
+    static threadgroup {kind} *copied(threadgroup {kind} *memory, device const float *x, uint i) {{
         for (uint k = i % 32; k < 256; k += 32) memory[k] = {kind}(x[k]);
         threadgroup_barrier(mem_flags::mem_threadgroup);
         return memory;
     }}
     """
-    load = f"[&] {{ {matrix} m; simdgroup_load(m, copied<1>(all_a, i), 16%s); return m; }}"
+    load = f"[&] {{ {matrix} m; simdgroup_load(m, copied(memory[1], all_a, i), 16%s); return m; }}"
     product = f"""[&] {{
         {matrix} m, n, d({kind}(0)), e;
-        simdgroup_load(m, copied<1>(all_a, i), 16);
-        simdgroup_load(n, copied<2>(all_b, i), 16, ulong2(8, 8));
-        simdgroup_load(e, copied<3>(all_c, i), 16, ulong2(0, 8));
+        simdgroup_load(m, copied(memory[1], all_a, i), 16);
+        simdgroup_load(n, copied(memory[2], all_b, i), 16, ulong2(8, 8));
+        simdgroup_load(e, copied(memory[3], all_c, i), 16, ulong2(0, 8));
         %s
         return d;
     }}"""
@@ -230,9 +228,10 @@ def test_matrices_of_a_simdgroup(shim, kind):
         "accumulate": (product % "simdgroup_multiply_accumulate(d, m, n, e);", a[:8, :8] @ b[8:, 8:] + c[8:, :8]),
         "operator": (product % "d = m * n;", a[:8, :8] @ b[8:, 8:]),
     }
-    texts = {(name, k): f"made(all_a, i, {k}, {text})" for name, (text, _) in made.items() for k in (0, 1)}
+    texts = {(name, k): f"made(memory[0], i, {k}, {text})" for name, (text, _) in made.items() for k in (0, 1)}
     inputs = {letter: ("float", m.ravel()) for letter, m in zip("abc", (a, b, c), strict=True)}
-    got = shim.run_groups(texts, "float", np.float32, before=before, **inputs)
+    within = f"threadgroup {kind} memory[4][256];"
+    got = shim.evaluate(texts, "float", np.float32, group=32, before=before, within=within, **inputs)
     for name, (_, exact) in made.items():
         both = np.stack([got[name, 0][:32], got[name, 1][:32]], axis=1).reshape(8, 8)
         np.testing.assert_array_equal(both, exact, name)
@@ -245,7 +244,7 @@ def test_the_lanes_of_a_matrix_hold_what_apples_hold(shim):
         k: f"[&] {{ simdgroup_float8x8 m; simdgroup_load(m, all_x, 8); return m.thread_elements()[{k}]; }}()"
         for k in (0, 1)
     }
-    got = shim.run_groups(texts, "float", np.float32, group=32, x=("float", x))
+    got = shim.evaluate(texts, "float", np.float32, group=32, x=("float", x))
     lane = np.arange(32)
     quad = lane // 4
     row, column = (quad & 4) + lane // 2 % 4, (quad & 2) * 2 + lane % 2 * 2
@@ -264,6 +263,15 @@ ATOMICS = {
 }
 
 
+def check_atomics(shim, exact, result, dtype, kind, x):
+    """Each expression gives these values; `a` points to a variable in device memory, where a first result would lie."""
+    within = f"device atomic_{kind} *a = (device atomic_{kind} *)(out + i);"
+    texts = {"the variable": f"{result}(0)"} | {text: text for text in exact}
+    got = shim.evaluate(texts, result, dtype, within=within, x=(kind, x))
+    for text, values in exact.items():
+        np.testing.assert_array_equal(got[text], values, text)
+
+
 ATOMIC_TYPES = {"int": np.int32, "uint": np.uint32, "float": np.float32}
 
 
@@ -272,35 +280,32 @@ def test_atomic_functions_return_what_was_there(shim, kind):
     dtype = ATOMIC_TYPES[kind]
     x = np.arange(40).astype(dtype)
     names = [name for name in ATOMICS if kind != "float" or name in {"add", "sub"}]
-    call = "[&] {{ atomic_{kind} a; atomic_store_explicit(&a, x, memory_order_relaxed); auto old = {do}; return {what}; }}()"
+    call = "[&] {{ atomic_store_explicit(a, x, memory_order_relaxed); auto old = {do}; return {what}; }}()"
     wrap = (lambda v: v % 2 ** (8 * x.itemsize)) if kind == "uint" else (lambda v: v)
-    exact = {call.format(kind=kind, do="atomic_exchange_explicit(&a, 3, memory_order_relaxed)", what="old"): x}
+    exact = {call.format(do="atomic_exchange_explicit(a, 3, memory_order_relaxed)", what="old"): x}
     for name in names:
-        do = f"atomic_fetch_{name}_explicit(&a, 7, memory_order_relaxed)"
-        exact[call.format(kind=kind, do=do, what="old")] = x
+        do = f"atomic_fetch_{name}_explicit(a, 7, memory_order_relaxed)"
+        exact[call.format(do=do, what="old")] = x
         after = [wrap(ATOMICS[name](v.item(), 7 if kind != "float" else 7.0)) for v in x]
-        exact[call.format(kind=kind, do=do, what="atomic_load_explicit(&a, memory_order_relaxed)")] = np.array(
-            after, dtype
-        )
-    shim.check_values(exact, kind, dtype, x=(kind, x))
+        exact[call.format(do=do, what="atomic_load_explicit(a, memory_order_relaxed)")] = np.array(after, dtype)
+    check_atomics(shim, exact, kind, dtype, kind, x)
 
 
 def test_the_smallest_and_largest_ulong(shim):
     """No function reads an atomic_ulong: its bytes are read."""
     x = np.array([0, 5, 7, 9, 2**64 - 1], np.uint64)
-    call = (
-        "[&] {{ atomic_ulong a {{x}}; atomic_{}_explicit(&a, 7ul, memory_order_relaxed); return as_type<ulong>(a); }}()"
-    )
+    call = "[&] {{ device ulong *bytes = (device ulong *)a; *bytes = x; atomic_{}_explicit(a, 7ul, memory_order_relaxed); return *bytes; }}()"
     exact = {call.format("min"): np.minimum(x, np.uint64(7)), call.format("max"): np.maximum(x, np.uint64(7))}
-    shim.check_values(exact, "ulong", np.uint64, x=("ulong", x))
+    check_atomics(shim, exact, "ulong", np.uint64, "ulong", x)
 
 
 def test_compare_and_exchange(shim):
     x = np.arange(6, dtype=np.int32)
     call = """[&] {
-        atomic_int a; atomic_store_explicit(&a, x, memory_order_relaxed); int expected = 3;
-        bool is_same = atomic_compare_exchange_weak_explicit(&a, &expected, 9, memory_order_relaxed, memory_order_relaxed);
-        return int3(is_same, expected, atomic_load_explicit(&a, memory_order_relaxed));
+        int expected = 3;
+        atomic_store_explicit(a, x, memory_order_relaxed);
+        bool is_same = atomic_compare_exchange_weak_explicit(a, &expected, 9, memory_order_relaxed, memory_order_relaxed);
+        return int3(is_same, expected, atomic_load_explicit(a, memory_order_relaxed));
     }()"""
-    got = shim.evaluate({"got": f"packed_int3({call})"}, "packed_int3", (np.int32, 3), x=("int", x))["got"]
-    np.testing.assert_array_equal(got, [[v == 3, v if v != 3 else 3, 9 if v == 3 else v] for v in x])
+    exact = {f"packed_int3({call})": [[v == 3, v if v != 3 else 3, 9 if v == 3 else v] for v in x]}
+    check_atomics(shim, exact, "packed_int3", (np.int32, 3), "int", x)

@@ -396,23 +396,7 @@ def test_a_piece_that_waits_is_overtaken_by_none_of_its_stream(settings, scope, 
     assert memory.tolist() == [5] * 64
 
 
-# ---- what the documents say ----
-
-
-@pytest.mark.parametrize("scope", ["queue", "commands"])
-def test_a_kernel_by_hand_is_ordered_between_two_streams(settings, scope, foreign_queue):
-    """The recipe for PyObjC: our work, then a command of somebody else's, then our work again."""
-    settings(wait_scope=scope)
-    array, result = md.zeros(64, "uint8"), md.zeros(64, "uint8")
-    other, stream = md.Stream(), md.Stream.from_handle(foreign_queue)
-    with held(other):
-        array.fill(1, stream=other)
-        stream.wait(array)
-        gpu_fill(array.buffer.handle, 5, 64, queue=foreign_queue, waits=False)
-        other.wait(stream.record())
-        result.copy_from(array, stream=other)
-    assert result.tolist() == [5] * 64
-
+# ---- forks and interpreters ----
 
 FORKED = """
 import asyncio

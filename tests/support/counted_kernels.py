@@ -1,4 +1,4 @@
-"""Ten kernels of which the counts can be derived by hand."""
+"""Kernels of the kinds that people count: how much longer they take counted, and of two the counts by hand."""
 
 SOURCE = """
 #include <metal_stdlib>

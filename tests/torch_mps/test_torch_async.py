@@ -144,6 +144,7 @@ def test_who_does_not_wait_reads_old_bytes(torch, latency, unwatched):
     assert a.tolist() == seen.tolist() == [5] * 4
 
 
+@pytest.mark.rule("import-sync")
 @pytest.mark.parametrize(
     "wait",
     ["t.cpu()", "t[0].item()", "str(t)", "t.tolist()", "bool(t[0])", "torch.equal(t, t)", "t.numpy(force=True)",
