@@ -5,22 +5,11 @@
  * Threads: the GIL is held; released while Metal makes the texture.
  * Source:  MTLBuffer newTextureWithDescriptor:offset:bytesPerRow:; MTLDevice newTextureWithDescriptor:.
  */
-#include "kernels/texture_object.h"
+#include "kernels/texture_request.h"
 
 #include "python/args.h"
 #include "python/errors.h"
 #include "streams/stream_object.h"
-
-/* What a call asks for. */
-typedef struct texture_request {
-    const char *function;
-    md_state *state;
-    ArrayObject *array;
-    const texture_kind *kind;
-    const pixel_format *format;
-    bridge_texture_facts facts;
-    size_t row_nbytes; /* of a linear one */
-} texture_request;
 
 /* ---- the Array's axes ---- */
 
@@ -187,6 +176,9 @@ check_linear(texture_request *to)
         return refuse_linear(to, "only textures of kind '2d' and 'buffer' lie over an array's "
                                  "own bytes");
     }
+    if (to->facts.levels > 1) {
+        return refuse_linear(to, "a texture over an array's own bytes has one level");
+    }
     if (to->format->kind == PIXEL_DEPTH) {
         return refuse_linear(to, "no texture of depths lies over an array's own bytes");
     }
@@ -238,11 +230,23 @@ make_own(const texture_request *to, TextureObject *self)
     return status;
 }
 
+static int
+fill(const texture_request *to, TextureObject *self, metal_stream *stream)
+{
+    int result = 0;
+    for (Py_ssize_t i = 0; result == 0 && i < PyTuple_GET_SIZE(to->levels); i++) {
+        ArrayObject *array = array_cast(PyTuple_GET_ITEM(to->levels, i));
+        result = texture_fill(to->function, self, (size_t)i, array, to->is_generated, stream);
+    }
+    return result;
+}
+
 static PyObject *
 make(const texture_request *to, bool is_copy, metal_stream *stream)
 {
     TextureObject *self = make_object(to);
-    if (self == NULL) {
+    if (self == NULL || texture_check_levels(to, self) < 0) {
+        Py_XDECREF(self);
         return NULL;
     }
     bridge_status status = is_copy ? make_own(to, self) : make_linear(to, self);
@@ -250,8 +254,7 @@ make(const texture_request *to, bool is_copy, metal_stream *stream)
         (void)errors_no_buffer(to->state, to->function, status,
                                array_storage(to->array)->device, texture_nbytes(self));
     }
-    if (status != BRIDGE_OK ||
-        (is_copy && texture_fill(to->function, self, to->array, stream) < 0)) {
+    if (status != BRIDGE_OK || (is_copy && fill(to, self, stream) < 0)) {
         Py_CLEAR(self);
     }
     return (PyObject *)self;
@@ -281,14 +284,17 @@ make_on_stream(const texture_request *to, bool is_copy, PyObject *given)
 
 PyDoc_STRVAR(
     texture_function_doc,
-    "texture($module, array, format=None, *, kind='2d', copy=False, stream=None, label=None)\n"
+    "texture($module, array, format=None, *, kind='2d', copy=False, mip_levels=None, "
+    "stream=None,\n"
+    "        label=None)\n"
     "--\n\n"
     "An Array's pixels as a texture, which a kernel samples, reads and writes.\n\n"
     "Parameters\n----------\n"
-    "array : Array\n"
+    "array : Array, or list of Array\n"
     "    Of shape (height, width), or by the kind; and one axis more where a pixel has 1, 2 or "
     "4\n"
-    "    channels.\n"
+    "    channels.  A list has one for each level of detail: the largest, then each half as wide\n"
+    "    and high, rounded down.\n"
     "format : str, optional\n"
     "    A pixel format as Swift spells it, 'rgba8Unorm'.  Default: that whose numbers are "
     "the\n"
@@ -299,6 +305,9 @@ PyDoc_STRVAR(
     "    (cubes, 6, height, width), 'buffer' (width).\n"
     "copy : bool, optional\n"
     "    False: the texture lies over the Array's own bytes.  True: it has bytes of its own.\n"
+    "mip_levels : int or 'all', optional\n"
+    "    How many levels of detail, of which Metal makes the smaller ones.  Default: one for each\n"
+    "    Array.\n"
     "stream : Stream or int, optional\n"
     "    Where the copy is made.  Default: the innermost `with stream:`, else the device's "
     "default\n"
@@ -310,41 +319,47 @@ PyDoc_STRVAR(
     "CopyRequiredError\n"
     "    The Array's bytes lie as no texture can: only kinds '2d' and 'buffer', rows and the "
     "first\n"
-    "    byte at multiples of what the device wants (16 bytes as a rule), no formats of "
-    "depths.\n"
+    "    byte at multiples of what the device wants (16 bytes as a rule), one level, no formats "
+    "of\n"
+    "    depths.\n"
     "TypeError, ValueError\n    The format does not fit the items; the message names those "
-    "that do.\n"
+    "that do.\n    The Arrays of a list are no levels of one texture, or Metal makes none of the "
+    "format.\n"
     "MemoryError, MetalError\n    Metal gave no texture.\n\n"
     "Memory: no copy by default; the Texture holds the Array.\n\n"
     "Source: MTLBuffer newTextureWithDescriptor:offset:bytesPerRow:; docs/textures.md.");
 
-ARGS_FUNCTION(core_texture, module, "texture", 0, 2, 1, "array", "format", "kind", "copy",
-              "stream", "label")
+/* In the order of the arguments' names. */
+static PyObject *
+make_of_values(texture_request *to, PyObject *const *values)
 {
-    texture_request to = {.function = function, .state = state_of_module(module)};
     int is_copy = 0;
     const char *label;
-    if (errors_check_fork(to.state, function) < 0) {
+    if (texture_request_arrays(to, values[0]) < 0 ||
+        texture_kind_convert(to->function, values[2], &to->kind) < 0 ||
+        (args_is_given(values[3]) &&
+         args_bool(to->function, "copy", values[3], &is_copy) < 0) ||
+        args_text_or_none(to->function, "label", values[6], &label) < 0 ||
+        read_array(to, values[1]) < 0 || texture_request_count(to, values[4]) < 0 ||
+        (is_copy == 0 && check_linear(to) < 0)) {
         return NULL;
     }
-    if (!Py_IS_TYPE(values[0], to.state->array_type)) {
-        return PyErr_Format(PyExc_TypeError,
-                            "texture: array must be an Array, not %.100s; give md.asarray(x).",
-                            Py_TYPE(values[0])->tp_name);
-    }
-    to.array = array_cast(values[0]);
-    if (texture_kind_convert(function, values[2], &to.kind) < 0 ||
-        (args_is_given(values[3]) && args_bool(function, "copy", values[3], &is_copy) < 0) ||
-        args_text_or_none(function, "label", values[5], &label) < 0 ||
-        read_array(&to, values[1]) < 0 || (is_copy == 0 && check_linear(&to) < 0)) {
-        return NULL;
-    }
-    to.facts.is_written =
-        to.format->kind != PIXEL_DEPTH && (is_copy != 0 || !to.array->is_readonly);
-    PyObject *texture = make_on_stream(&to, is_copy != 0, values[4]);
+    to->facts.is_written =
+        to->format->kind != PIXEL_DEPTH && (is_copy != 0 || !to->array->is_readonly);
+    PyObject *texture = make_on_stream(to, is_copy != 0, values[5]);
     if (texture != NULL && label != NULL) {
         bridge_texture_set_label(texture_cast(texture)->texture, label);
     }
+    return texture;
+}
+
+ARGS_FUNCTION(core_texture, module, "texture", 0, 2, 1, "array", "format", "kind", "copy",
+              "mip_levels", "stream", "label")
+{
+    texture_request to = {.function = function, .state = state_of_module(module)};
+    PyObject *texture =
+        errors_check_fork(to.state, function) < 0 ? NULL : make_of_values(&to, values);
+    Py_XDECREF(to.levels);
     return texture;
 }
 
