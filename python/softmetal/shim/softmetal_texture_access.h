@@ -112,6 +112,14 @@ SOFTMETAL_UNSEEN void ask_fence(const soft_texture *of) {
 }
 #endif
 
+/* Of a handle that no texture has, a checked image goes no further. */
+SOFTMETAL_INLINE const soft_texture *known(const soft_texture *of) {
+#if SOFTMETAL_LOOKS_AT_PIXELS
+    look(of, 0, 0, 0, 0, SOFT_ACCESS_FENCE, this_site());
+#endif
+    return of;
+}
+
 /* ---- one pixel, one sample ---- */
 
 SOFTMETAL_INLINE soft_pixel read_pixel(const soft_texture *of, uint x, uint y, uint z,
@@ -199,7 +207,7 @@ template <class Gradient> struct chosen_level {
     SOFTMETAL_INLINE soft_floats of(const soft_texture *texture, soft_floats at) const {
         float chosen = level;
         if (has_gradient)
-            chosen = ask_level(texture, at, floats(gradient.along_x), floats(gradient.along_y));
+            chosen = ask_level(known(texture), at, floats(gradient.along_x), floats(gradient.along_y));
         return soft_floats{chosen, least, 0.0f, 0.0f};
     }
 

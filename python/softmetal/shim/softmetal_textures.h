@@ -71,13 +71,13 @@ template <class T, metal::access A, soft_u32 type, bool is_depth> struct handle 
 };
 #define SOFTMETAL_OF this->softmetal_texture
 #define SOFTMETAL_ASKS_FOR(name, value)                                                        \
-    SOFTMETAL_INLINE uint name(uint lod = 0) const { return value(SOFTMETAL_OF, lod); }
+    SOFTMETAL_INLINE uint name(uint lod = 0) const { return value(known(SOFTMETAL_OF), lod); }
 #define SOFTMETAL_COUNTS_OF(name, value)                                                       \
     SOFTMETAL_INLINE uint name() const { return value; }
 #define SOFTMETAL_WIDTH SOFTMETAL_ASKS_FOR(get_width, width_of)
-#define SOFTMETAL_LEVELS SOFTMETAL_COUNTS_OF(get_num_mip_levels, levels_of(SOFTMETAL_OF))
+#define SOFTMETAL_LEVELS SOFTMETAL_COUNTS_OF(get_num_mip_levels, levels_of(known(SOFTMETAL_OF)))
 #define SOFTMETAL_NO_LEVELS SOFTMETAL_COUNTS_OF(get_num_mip_levels, 0)
-#define SOFTMETAL_SLICES SOFTMETAL_COUNTS_OF(get_array_size, slices_of(SOFTMETAL_OF))
+#define SOFTMETAL_SLICES SOFTMETAL_COUNTS_OF(get_array_size, slices_of(known(SOFTMETAL_OF)))
 #define SOFTMETAL_PLANE SOFTMETAL_WIDTH SOFTMETAL_ASKS_FOR(get_height, height_of)
 #define SOFTMETAL_SAMPLES_COUNT SOFTMETAL_COUNTS_OF(get_num_samples, 1)
 #define SOFTMETAL_SIZES(kind, ...)                                                             \
@@ -94,7 +94,7 @@ SOFTMETAL_SIZES(2d_ms_array, SOFTMETAL_PLANE SOFTMETAL_SAMPLES_COUNT SOFTMETAL_S
 SOFTMETAL_SIZES(3d, SOFTMETAL_PLANE SOFTMETAL_ASKS_FOR(get_depth, depth_of) SOFTMETAL_LEVELS)
 SOFTMETAL_SIZES(cube, SOFTMETAL_PLANE SOFTMETAL_LEVELS)
 SOFTMETAL_SIZES(cube_array, SOFTMETAL_PLANE SOFTMETAL_LEVELS SOFTMETAL_COUNTS_OF(
-                                get_array_size, slices_of(SOFTMETAL_OF) / 6))
+                                get_array_size, slices_of(known(SOFTMETAL_OF)) / 6))
 
 /* ---- pixels ---- */
 

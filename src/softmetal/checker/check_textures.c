@@ -70,6 +70,28 @@ refuse(const soft_check *check, const soft_texture *texture, const soft_u32 at[4
     return found;
 }
 
+/* A structure may hold any number instead. */
+SOFT_ON_FIBER void
+soft_textures_know(soft_check *check, const soft_texture *texture, bool is_write,
+                   const void *site)
+{
+    const soft_launch *launch = check->launch.launch;
+    if (texture == NULL || texture == check->texture) {
+        return;
+    }
+    for (uint32_t i = 0; i < launch->reached_count; i++) {
+        if (launch->reached[i].texture == texture) {
+            check->texture = texture;
+            return;
+        }
+    }
+    soft_finding found = {.kind = SOFT_FOUND_NO_TEXTURE,
+                          .first = (uintptr_t)texture,
+                          .is_write = {is_write}};
+    (void)soft_memory_find_address(check, found.first, 1, &found);
+    soft_check_stop_at(check, found, site);
+}
+
 /* Unless it is known of these instructions; the last place is for what stops the launch. */
 static void
 add(soft_check *check, soft_finding *found)
