@@ -70,7 +70,7 @@ texture_request_count(texture_request *to, PyObject *value)
     if (count < 1 || count > most) {
         return errors_raise(PyExc_ValueError,
                             "%s: %lld levels are asked for, and this texture of kind '%s' has "
-                            "1 to %lld.",
+                            "at least 1, and at most %lld.",
                             to->function, (long long)count, to->kind->name, (long long)most);
     }
     to->is_generated = count > given;

@@ -120,12 +120,16 @@ texture_repr(PyObject *op)
 {
     const TextureObject *self = texture_cast(op);
     PyObject *shape = layout_tuple(self->shape, self->ndim);
+    char levels[32] = "";
+    if (self->facts.levels > 1) {
+        snprintf(levels, sizeof levels, ", %zu levels,", self->facts.levels);
+    }
     PyObject *text =
         shape == NULL
             ? NULL
-            : PyUnicode_FromFormat("<metal_dlpack.Texture %s %s of shape %R%s on metal:%d>",
+            : PyUnicode_FromFormat("<metal_dlpack.Texture %s %s of shape %R%s%s on metal:%d>",
                                    self->kind->name, self->format->name, shape,
-                                   self->array == NULL ? "" : ", linear",
+                                   self->array == NULL ? "" : ", linear", levels,
                                    texture_storage(self)->device->index);
     Py_XDECREF(shape);
     return text;
