@@ -379,6 +379,13 @@ def on_level(values, kind, i, p, axes, by, modes):
     return cubes[min(i % 3, len(cubes) - 1), face, min(int(v * side), side - 1), min(int(u * side), side - 1)]
 
 
+def test_no_level_is_calculated_in_a_kernel():
+    """What that gives is undefined outside of fragment functions.  SPEC Metal Shading Language Specification 3.2, 6.12"""
+    for call in ("t.calculate_clamped_lod(s, x.xy)", "t.calculate_unclamped_lod(s, x.xy)"):
+        with pytest.raises(md.CompileError, match="only a fragment function may ask for it; choose a level yourself"):
+            md.kernel(METAL + LEVELS.format(words="max_anisotropy(16)", call=f"float4({call})"), "f")
+
+
 @pytest.mark.parametrize("kind", LEVELED)
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.some(8)
