@@ -5,11 +5,25 @@
  * Threads: the GIL is held; released while Metal makes the texture.
  * Source:  MTLBuffer newTextureWithDescriptor:offset:bytesPerRow:; MTLDevice newTextureWithDescriptor:.
  */
-#include "kernels/texture_request.h"
+#include "kernels/texture_object.h"
 
 #include "python/args.h"
 #include "python/errors.h"
 #include "streams/stream_object.h"
+#include "values/layout_type_object.h"
+
+/* What a call asks for. */
+typedef struct texture_request {
+    const char *function;
+    md_state *state;
+    PyObject *levels;   /* owned: a tuple of Arrays, the largest first; ... */
+    ArrayObject *array; /* ... which is this one: borrowed */
+    const texture_kind *kind;
+    const pixel_format *format;
+    bridge_texture_facts facts;
+    size_t row_nbytes; /* of a linear one */
+    bool is_generated; /* levels that no Array is given for */
+} texture_request;
 
 /* ---- the Array's axes ---- */
 
@@ -92,6 +106,103 @@ read_array(texture_request *to, PyObject *format)
         return -1;
     }
     return read_extents(to, shape);
+}
+
+/* ---- levels ---- */
+
+/* An Array, or a list or tuple of one for each level, the largest first. */
+static int
+read_arrays(texture_request *to, PyObject *value)
+{
+    bool are_several = PyTuple_Check(value) || PyList_Check(value);
+    to->levels = are_several ? PySequence_Tuple(value) : PyTuple_Pack(1, value);
+    Py_ssize_t count = to->levels == NULL ? -1 : PyTuple_GET_SIZE(to->levels);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *one = PyTuple_GET_ITEM(to->levels, i);
+        if (!Py_IS_TYPE(one, to->state->array_type)) {
+            return errors_raise(PyExc_TypeError,
+                                "%s: array must be an Array, or a list of one for each level, "
+                                "not %.100s; give md.asarray(x).",
+                                to->function, Py_TYPE(one)->tp_name);
+        }
+    }
+    if (count == 0) {
+        return errors_raise(PyExc_ValueError,
+                            "%s: the list has no Array; give one for each level, the largest "
+                            "first.",
+                            to->function);
+    }
+    to->array = count < 0 ? NULL : array_cast(PyTuple_GET_ITEM(to->levels, 0));
+    return count < 0 ? -1 : 0;
+}
+
+/* None, 'all' or a number. */
+static int
+read_count(texture_request *to, PyObject *value)
+{
+    const bridge_texture_facts *facts = &to->facts;
+    int64_t given = PyTuple_GET_SIZE(to->levels), count = given;
+    int64_t most = to->kind->is_line ? 1
+                                     : texture_most_levels((uint32_t)facts->width,
+                                                           (uint32_t)facts->height,
+                                                           (uint32_t)facts->depth);
+    if (args_is_given(value) && PyUnicode_Check(value) &&
+        PyUnicode_CompareWithASCIIString(value, "all") == 0) {
+        count = most;
+    }
+    else if (args_is_given(value) &&
+             args_int64(to->function, "mip_levels", value, &count) < 0) {
+        return -1;
+    }
+    if (count < 1 || count > most || (given > 1 && count != given)) {
+        return errors_raise(PyExc_ValueError,
+                            "%s: %lld levels are asked for, %lld Arrays are given, and this "
+                            "texture of kind '%s' has at most %lld levels; give an Array for "
+                            "each, or the largest alone.",
+                            to->function, (long long)count, (long long)given, to->kind->name,
+                            (long long)most);
+    }
+    to->is_generated = count > given;
+    to->facts.levels = (size_t)count;
+    return !to->is_generated || pixel_format_is_generated(to->format)
+               ? 0
+               : errors_raise(PyExc_ValueError,
+                              "%s: Metal makes smaller levels of colours that it filters, and "
+                              "not of %s; give a list of Arrays, one for each level.",
+                              to->function, to->format->name);
+}
+
+static int
+check_level(const texture_request *to, const TextureObject *self, size_t level)
+{
+    const ArrayObject *array =
+        array_cast(PyTuple_GET_ITEM(to->levels, (Py_ssize_t)level));
+    int here = array_storage(array)->device->index;
+    int first = array_storage(to->array)->device->index;
+    int64_t shape[5];
+    texture_level_shape(self, level, shape);
+    if (memcmp(&array->dtype, &self->dtype, sizeof self->dtype) != 0 || here != first) {
+        return errors_raise(here == first ? PyExc_TypeError : PyExc_ValueError,
+                            "%s: level %zu has items of %s on metal:%d, and level 0 of %s on "
+                            "metal:%d; convert it with astype() and to_device().",
+                            to->function, level, dtype_name(array->dtype).text, here,
+                            dtype_name(self->dtype).text, first);
+    }
+    if (array->ndim == self->ndim &&
+        memcmp(array_shape(array), shape, (size_t)self->ndim * sizeof *shape) == 0) {
+        return 0;
+    }
+    PyObject *is = layout_tuple(array_shape(array), array->ndim);
+    PyObject *wanted = is == NULL ? NULL : layout_tuple(shape, self->ndim);
+    if (wanted != NULL) {
+        PyErr_Format(PyExc_ValueError,
+                     "%s: level %zu has the shape %R, and behind level 0 it is %R: sides are "
+                     "halved, rounded down.",
+                     to->function, level, is, wanted);
+    }
+    Py_XDECREF(is);
+    Py_XDECREF(wanted);
+    return -1;
 }
 
 /* ---- over the Array's own bytes ---- */
@@ -245,7 +356,11 @@ static PyObject *
 make(const texture_request *to, bool is_copy, metal_stream *stream)
 {
     TextureObject *self = make_object(to);
-    if (self == NULL || texture_check_levels(to, self) < 0) {
+    bool is_good = self != NULL;
+    for (Py_ssize_t i = 1; is_good && i < PyTuple_GET_SIZE(to->levels); i++) {
+        is_good = check_level(to, self, (size_t)i) == 0;
+    }
+    if (!is_good) {
         Py_XDECREF(self);
         return NULL;
     }
@@ -335,12 +450,12 @@ make_of_values(texture_request *to, PyObject *const *values)
 {
     int is_copy = 0;
     const char *label;
-    if (texture_request_arrays(to, values[0]) < 0 ||
+    if (read_arrays(to, values[0]) < 0 ||
         texture_kind_convert(to->function, values[2], &to->kind) < 0 ||
         (args_is_given(values[3]) &&
          args_bool(to->function, "copy", values[3], &is_copy) < 0) ||
         args_text_or_none(to->function, "label", values[6], &label) < 0 ||
-        read_array(to, values[1]) < 0 || texture_request_count(to, values[4]) < 0 ||
+        read_array(to, values[1]) < 0 || read_count(to, values[4]) < 0 ||
         (is_copy == 0 && check_linear(to) < 0)) {
         return NULL;
     }

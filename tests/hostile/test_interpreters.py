@@ -218,26 +218,19 @@ def test_two_interpreters_sample_textures():
             kernel(md.texture(md.full((4, 4), x), copy=True, mip_levels=3), md.sampler(mip_filter="linear"), into, threads=(2, 2))
             return into
         '''
-        import gc
         paths = "[]"
         exec(CODE)
         kept = doubled(1.0)
-        for i in range(3):
+        for _ in range(3):
             interpreter = make()
             run(interpreter, '''
-        texture = doubled(float(number))
-        assert texture.arrays[0].tolist() == [[2 * float(number)] * 2] * 2
-        try:
-            md.texture([md.zeros((4, 4)), md.zeros((4, 4))], copy=True)
-        except ValueError as error:
-            assert "level 1 has the shape" in str(error)
+        assert doubled(3.0).array.tolist() == [[6.0] * 2] * 2
         md.kept = doubled(3.0)  # and nobody waits for it
-        ''', number=str(i))
+        ''')
             interpreters.destroy(interpreter)
             assert kept.array.tolist() == doubled(1.0).array.tolist() == [[2.0] * 2] * 2
         del kept
         md.default_device().synchronize()
-        gc.collect()
         import softmetal
         print("done", softmetal.live_objects("SoftMetalTexture") if softmetal.is_present() else 0)
     """)

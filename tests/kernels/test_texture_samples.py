@@ -354,12 +354,6 @@ SEVERAL = """kernel void f(texture{kind}<float> t, sampler s, device const packe
 }}"""
 
 
-def smaller(shape, kind, level):
-    """Shapes without channels."""
-    first = 0 if kind == "3d" else len(shape) - 2
-    return tuple(side if axis < first else max(side >> level, 1) for axis, side in enumerate(shape))
-
-
 def at_level(lod, sampler, count):
     """(level, weight), and is it magnified?"""
     lod, is_magnified = min(max(lod, 0), count - 1), lod <= 0
@@ -393,7 +387,9 @@ def test_samples_of_levels_are_the_reference(kind, seed):
     shape, axes, call, gradient = LEVELED[kind]
     rng = rng_for("leveled", kind, str(seed))
     count = int(rng.integers(1, max(shape[-2:]).bit_length() + 1))
-    levels = [rng.random((*smaller(shape, kind, level), 4)).astype(np.float32) for level in range(count)]
+    first = 0 if kind == "3d" else len(shape) - 2
+    shapes = [(*shape[:first], *(max(side >> level, 1) for side in shape[first:]), 4) for level in range(count)]
+    levels = [rng.random(one).astype(np.float32) for one in shapes]
     filters, mode = ["nearest", "linear"], str(rng.choice(MODES[:3]))
     least, most = np.sort(np.round(rng.uniform(0, 4, 2), 1)) + 0.02
     sampler = {

@@ -315,7 +315,7 @@ def test_another_devices_texture_and_sampler_are_refused():
         *["f: argument 'x': the texture is on metal:1, the kernel on metal:0"] * 2,
         *["f: argument 's': the sampler is on metal:1, the kernel on metal:0"] * 2,
         "f: resources[0] is on metal:1, the kernel on metal:0",
-        "texture: level 1 is on metal:1, level 0 on metal:0",
+        "texture: level 1 has items of float32 on metal:1, and level 0 of float32 on metal:0",
         "texture: the stream is on metal:1, the array on metal:0",
     ]
 

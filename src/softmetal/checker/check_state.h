@@ -136,7 +136,8 @@ struct soft_check {
     soft_order order; /* owned */
     soft_rewrite rewrite;
     soft_findings findings;
-    const soft_texture *texture; /* the last one that is known to be the launch's */
+    const soft_texture *texture; /* the last that was asked for, and is the launch's: ... */
+    const soft_range *texture_range; /* ... its bytes */
     soft_pixel_write pixels[SOFT_MOST_PIXELS];
     uint32_t pixel_era;
     /* Where this threadgroup has read its own memory unwritten: a bit for each read's first byte, by its distance
@@ -274,7 +275,7 @@ soft_given_has_gaps(const soft_range *range)
 
 /* ---- check_textures.c: pixels that a kernel asks for ---- */
 
-/* The running thread has a texture, or NULL: does not return where it is none of the launch's. */
+/* The running thread has a texture: does not return where it is none of the launch's. */
 void soft_textures_know(soft_check *check, const soft_texture *texture, bool is_write,
                         const void *site);
 

@@ -241,17 +241,10 @@ describe_pixel(const soft_finding *finding, const char *name, char text[SOFT_TEX
              finding->is_write[0] ? "the write is dropped" : "zeros are read");
 }
 
-/* An argument that nothing is bound to, or a handle that a structure has; a 0 may stand anywhere. */
 static void
-describe_no_texture(const soft_finding *finding, const char *name, char text[SOFT_TEXT_NBYTES])
+describe_handle(const soft_finding *finding, const char *name, char text[SOFT_TEXT_NBYTES])
 {
-    const char *does = finding->is_write[0] ? "writes" : "reads";
     char place[NAME_NBYTES + 30] = "";
-    if (finding->first == 0) {
-        snprintf(text, SOFT_TEXT_NBYTES, "a thread %s %s, and no texture is bound there", does,
-                 finding->memory.is_known ? name : "a texture by the handle 0");
-        return;
-    }
     if (finding->memory.is_known) {
         snprintf(place, sizeof place, "; it is at byte %zu of %s", (size_t)finding->offset,
                  name);
@@ -259,7 +252,7 @@ describe_no_texture(const soft_finding *finding, const char *name, char text[SOF
     snprintf(text, SOFT_TEXT_NBYTES,
              "a thread %s a texture by the handle 0x%zx, which is none of those that the launch "
              "was given: as arguments, in resources=, in Metal useResource%s",
-             does, (size_t)finding->first, place);
+             finding->is_write[0] ? "writes" : "reads", (size_t)finding->first, place);
 }
 
 static void
@@ -269,7 +262,7 @@ describe_texture(const soft_finding *finding, const char *name, char text[SOFT_T
         describe_pixel(finding, name, text);
     }
     else if (finding->kind == SOFT_FOUND_NO_TEXTURE) {
-        describe_no_texture(finding, name, text);
+        describe_handle(finding, name, text);
     }
     else {
         snprintf(text, SOFT_TEXT_NBYTES,

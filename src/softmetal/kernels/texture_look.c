@@ -15,9 +15,12 @@ soft_texture_look(const soft_texture *texture, soft_u32 x, soft_u32 y, soft_u32 
                   soft_u32 level, soft_u32 how, const void *site, void **place)
 {
     const soft_u32 coordinates[4] = {x, y, z, level};
-    soft_check_texture(texture, how, site);
+    bool is_touched = (how & SOFT_ACCESS_FENCE) == 0;
+    if (is_touched || texture != NULL) { /* which has no sides */
+        soft_check_texture(texture, how, site);
+    }
     *place = NULL;
-    if ((how & SOFT_ACCESS_FENCE) != 0) {
+    if (!is_touched) {
         return 0;
     }
     *place = soft_texture_pixel(texture, x, y, z, level);
@@ -41,9 +44,6 @@ soft_texture_look_around(const soft_texture *texture, soft_u64 sampler, soft_flo
             soft_check_pixel(texture, places[*count], none, 0, site);
             *count += 1;
         }
-    }
-    if (texture == NULL) {
-        soft_check_pixel(texture, NULL, none, 0, site);
     }
     return nbytes_of(texture);
 }
