@@ -269,7 +269,7 @@ def test_levels_are_read_and_written(kind):
     double = kernel(
         f"""kernel void f({name}<float, access::read> t [[texture(0)]], {name}<float, access::write> u [[texture(1)]],
         uint i [[thread_position_in_grid]]) {{
-            for (uint k = 0; k <= t.get_num_mip_levels(); k++) u.write(t.read({place}, k) * 2 + float(i + 1000 * k + 1), {place}, k);
+            for (uint k = 0; k <= t.get_num_mip_levels(); k++) u.write(t.read({place}, k) * 2 + float(i + 1000 * k + t.get_width(k)), {place}, k);
         }}"""
     )
     for _ in range(2):
@@ -278,7 +278,7 @@ def test_levels_are_read_and_written(kind):
         i = np.arange(np.prod(shape)).reshape(shape)
         i = i[: max(shape[0] >> level, 1)] if kind == "3d" else i
         i = i[..., : max(height >> level, 1), : max(width >> level, 1)]
-        np.testing.assert_array_equal(np.asarray(found)[..., 0], 3 * (i + 1000 * level + 1))
+        np.testing.assert_array_equal(np.asarray(found)[..., 0], 3 * (i + 1000 * level + i.shape[-1]))
 
 
 def test_arrays_of_textures_and_function_constants():

@@ -264,7 +264,7 @@ SOFTMETAL_ATOMICS(cube_array)
                 const SOFTMETAL_SAMPLE_AS(kind, take, what, 0, compared,                       \
                                           lod.of(SOFTMETAL_OF, at))                            \
                     SOFTMETAL_INLINE auto name(metal::sampler s, __VA_ARGS__,                  \
-                                               chosen_level<SOFTMETAL_GRADIENT_##kind> lod,    \
+                                               bounded_level<SOFTMETAL_GRADIENT_##kind> lod,   \
                                                metal::min_lod_clamp least                      \
                                                    SOFTMETAL_MOVE_##kind)                      \
                         const SOFTMETAL_SAMPLE_AS(kind, take, what, 0, compared,               \
