@@ -146,9 +146,11 @@ read_count(texture_request *to, PyObject *value)
                                      : texture_most_levels((uint32_t)facts->width,
                                                            (uint32_t)facts->height,
                                                            (uint32_t)facts->depth);
-    if (args_is_given(value) && PyUnicode_Check(value) &&
-        PyUnicode_CompareWithASCIIString(value, "all") == 0) {
+    if (args_is_given(value) && PyUnicode_Check(value)) {
         count = most;
+        if (PyUnicode_CompareWithASCIIString(value, "all") != 0) {
+            return args_refuse_type(to->function, "mip_levels", "an int or 'all'", value);
+        }
     }
     else if (args_is_given(value) &&
              args_int64(to->function, "mip_levels", value, &count) < 0) {

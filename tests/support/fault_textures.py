@@ -23,7 +23,7 @@ def calls(refused):
             lambda: md.texture([odd, odd[2:, 2:]], copy=True),
             lambda: refused(copied_of, ValueError, [odd, odd]),
             lambda: refused(copied_of, TypeError, (odd, signs)),
-            lambda: refused(functools.partial(copied_of, mip_levels="most"), ValueError, image),
+            lambda: refused(functools.partial(copied_of, mip_levels="most"), TypeError, image),
             lambda: refused(md.texture, BufferError, odd),
             lambda: refused(md.texture, TypeError, array, "r8Uint"),
             lambda: refused(md.texture, ValueError, array, "red"),
