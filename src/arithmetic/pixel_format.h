@@ -106,7 +106,8 @@ texture_side(uint32_t side, uint32_t level)
 static inline uint32_t
 texture_most_levels(uint32_t width, uint32_t height, uint32_t depth)
 {
-    return width + height + depth == 0 ? 0 : 32 - (uint32_t)__builtin_clz(width | height | depth);
+    return width + height + depth == 0 ? 0
+                                       : 32 - (uint32_t)__builtin_clz(width | height | depth);
 }
 
 #endif /* MD_PIXEL_FORMAT_H */

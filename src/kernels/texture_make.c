@@ -142,10 +142,10 @@ read_count(texture_request *to, PyObject *value)
 {
     const bridge_texture_facts *facts = &to->facts;
     int64_t given = PyTuple_GET_SIZE(to->levels), count = given;
-    int64_t most = to->kind->is_line ? 1
-                                     : texture_most_levels((uint32_t)facts->width,
-                                                           (uint32_t)facts->height,
-                                                           (uint32_t)facts->depth);
+    int64_t most = to->kind->is_line
+                       ? 1
+                       : texture_most_levels((uint32_t)facts->width, (uint32_t)facts->height,
+                                             (uint32_t)facts->depth);
     if (args_is_given(value) && PyUnicode_Check(value)) {
         count = most;
         if (PyUnicode_CompareWithASCIIString(value, "all") != 0) {
@@ -177,8 +177,7 @@ read_count(texture_request *to, PyObject *value)
 static int
 check_level(const texture_request *to, const TextureObject *self, size_t level)
 {
-    const ArrayObject *array =
-        array_cast(PyTuple_GET_ITEM(to->levels, (Py_ssize_t)level));
+    const ArrayObject *array = array_cast(PyTuple_GET_ITEM(to->levels, (Py_ssize_t)level));
     int here = array_storage(array)->device->index;
     int first = array_storage(to->array)->device->index;
     int64_t shape[5];
@@ -410,7 +409,8 @@ PyDoc_STRVAR(
     "array : Array, or list of Array\n"
     "    Of shape (height, width), or by the kind; and one axis more where a pixel has 1, 2 or "
     "4\n"
-    "    channels.  A list has one for each level of detail: the largest, then each half as wide\n"
+    "    channels.  A list has one for each level of detail: the largest, then each half as "
+    "wide\n"
     "    and high, rounded down.\n"
     "format : str, optional\n"
     "    A pixel format as Swift spells it, 'rgba8Unorm'.  Default: that whose numbers are "
@@ -423,7 +423,8 @@ PyDoc_STRVAR(
     "copy : bool, optional\n"
     "    False: the texture lies over the Array's own bytes.  True: it has bytes of its own.\n"
     "mip_levels : int or 'all', optional\n"
-    "    How many levels of detail, of which Metal makes the smaller ones.  Default: one for each\n"
+    "    How many levels of detail, of which Metal makes the smaller ones.  Default: one for "
+    "each\n"
     "    Array.\n"
     "stream : Stream or int, optional\n"
     "    Where the copy is made.  Default: the innermost `with stream:`, else the device's "
@@ -436,11 +437,13 @@ PyDoc_STRVAR(
     "CopyRequiredError\n"
     "    The Array's bytes lie as no texture can: only kinds '2d' and 'buffer', rows and the "
     "first\n"
-    "    byte at multiples of what the device wants (16 bytes as a rule), one level, no formats "
+    "    byte at multiples of what the device wants (16 bytes as a rule), one level, no "
+    "formats "
     "of\n"
     "    depths.\n"
     "TypeError, ValueError\n    The format does not fit the items; the message names those "
-    "that do.\n    The Arrays of a list are no levels of one texture, or Metal makes none of the "
+    "that do.\n    The Arrays of a list are no levels of one texture, or Metal makes none of "
+    "the "
     "format.\n"
     "MemoryError, MetalError\n    Metal gave no texture.\n\n"
     "Memory: no copy by default; the Texture holds the Array.\n\n"

@@ -202,7 +202,8 @@ template <class Gradient> struct chosen_level {
     SOFTMETAL_INLINE soft_floats of(const soft_texture *texture, soft_floats at) const {
         float chosen = level;
         if (has_gradient)
-            chosen = ask_level(known(texture), at, floats(gradient.along_x), floats(gradient.along_y));
+            chosen = ask_level(known(texture), at, floats(gradient.along_x),
+                               floats(gradient.along_y));
         return soft_floats{chosen, least, 0.0f, 0.0f};
     }
 

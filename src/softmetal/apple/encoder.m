@@ -361,12 +361,12 @@ box_nbytes(const soft_pixels *pixels, MTLSize size, const NSUInteger bytes[3])
                      pixels->format->name)) {
         return;
     }
-    [self addCommand:(soft_command){.kind = SOFT_MIPMAPS,
-                                    .pixels = soft_pixels_retain(pixels),
-                                    .destination = pixels->storage,
-                                    .destination_offset =
-                                        soft_pixels_offset(pixels, 0, 0, 0, 0),
-                                    .nbytes = (size_t)pixels->as.nbytes}];
+    [self
+        addCommand:(soft_command){.kind = SOFT_MIPMAPS,
+                                  .pixels = soft_pixels_retain(pixels),
+                                  .destination = pixels->storage,
+                                  .destination_offset = soft_pixels_offset(pixels, 0, 0, 0, 0),
+                                  .nbytes = (size_t)pixels->as.nbytes}];
 }
 
 - (void)fillBuffer:(id<MTLBuffer>)buffer range:(NSRange)range value:(uint8_t)value

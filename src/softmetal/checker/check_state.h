@@ -136,7 +136,7 @@ struct soft_check {
     soft_order order; /* owned */
     soft_rewrite rewrite;
     soft_findings findings;
-    const soft_texture *texture; /* the last that was asked for, and is the launch's: ... */
+    const soft_texture *texture;     /* the last that was asked for, and is the launch's: ... */
     const soft_range *texture_range; /* ... its bytes */
     soft_pixel_write pixels[SOFT_MOST_PIXELS];
     uint32_t pixel_era;

@@ -249,10 +249,11 @@ describe_handle(const soft_finding *finding, const char *name, char text[SOFT_TE
         snprintf(place, sizeof place, "; it is at byte %zu of %s", (size_t)finding->offset,
                  name);
     }
-    snprintf(text, SOFT_TEXT_NBYTES,
-             "a thread %s a texture by the handle 0x%zx, which is none of those that the launch "
-             "was given: as arguments, in resources=, in Metal useResource%s",
-             finding->is_write[0] ? "writes" : "reads", (size_t)finding->first, place);
+    snprintf(
+        text, SOFT_TEXT_NBYTES,
+        "a thread %s a texture by the handle 0x%zx, which is none of those that the launch "
+        "was given: as arguments, in resources=, in Metal useResource%s",
+        finding->is_write[0] ? "writes" : "reads", (size_t)finding->first, place);
 }
 
 static void

@@ -18,7 +18,13 @@
 #include "softmetal/gpu/kernel.h"
 #include "softmetal/gpu/soft_storage.h"
 
-typedef enum { SOFT_COPY, SOFT_COPY_BOX, SOFT_FILL, SOFT_MIPMAPS, SOFT_DISPATCH } soft_command_kind;
+typedef enum {
+    SOFT_COPY,
+    SOFT_COPY_BOX,
+    SOFT_FILL,
+    SOFT_MIPMAPS,
+    SOFT_DISPATCH
+} soft_command_kind;
 
 /* What a copy to or from a texture moves: rows that lie apart. */
 typedef struct soft_box {

@@ -16,7 +16,8 @@ static covered
 find_covered(soft_u32 at, soft_u32 before)
 {
     /* in parts of which a pixel of the level before has `side`, and one of this level `before` */
-    soft_u64 side = texture_side(before, 1), begin = (soft_u64)at * before, end = begin + before;
+    soft_u64 side = texture_side(before, 1), begin = (soft_u64)at * before,
+             end = begin + before;
     covered found = {.first = (soft_u32)(begin / side)};
     for (soft_u64 low = begin; low < end; found.count++) {
         soft_u64 next = (low / side + 1) * side;
