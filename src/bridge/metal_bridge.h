@@ -169,7 +169,7 @@ void bridge_surface_release(bridge_surface *surface);
 
 /* ---- textures and samplers ---- */
 
-/* Of the first level; none of the extents beyond the type's is 0. */
+/* The extents are the first level's, and none beyond the type's is 0. */
 typedef struct bridge_texture_facts {
     unsigned type;   /* MTLTextureType */
     unsigned format; /* MTLPixelFormat */

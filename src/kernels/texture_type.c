@@ -104,7 +104,7 @@ static PyGetSetDef texture_getset[] = {
     MD_FACT(
         texture, array,
         "The pixels: of a linear texture the very Array, of any other a new Array with a copy\n"
-        "of them, behind the kernels that wrote to it.  Of several levels those of the first."),
+        "of them, behind the kernels that wrote to it.  With several levels it is the first."),
     MD_FACT(texture, arrays, "The same of each level: a tuple, the largest first."),
     MD_FACT(texture, label, "The name that Metal's tools show, or None."),
     MD_LAST_FACT,

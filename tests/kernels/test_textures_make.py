@@ -121,7 +121,7 @@ GENERATED = {
 
 
 def light_of(x):
-    """Of sRGB's items; the fourth is none of a colour."""
+    """What sRGB's items mean; the fourth is no colour."""
     c = x[..., :3] / 255
     c = np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
     return np.concatenate([255 * c, x[..., 3:]], axis=-1)
@@ -146,7 +146,7 @@ def means(x, axis):
 @pytest.mark.parametrize("name", GENERATED)
 @pytest.mark.some(10)
 def test_each_level_that_metal_makes_is_the_mean_of_the_one_before(kind, name):
-    """Of sides that are no power of two Apple does not say how; here as areas do."""
+    """Apple says nothing of the filter; here it is the mean of areas, also where a side is odd."""
     dtype, channels, near = GENERATED[name]
     to_light, back = (light_of, srgb_of) if name.endswith("srgb") else (np.asarray, np.asarray)
     rng = np.random.default_rng(len(kind + name))

@@ -112,7 +112,7 @@ SOFTMETAL_UNSEEN void ask_fence(const soft_texture *of) {
 }
 #endif
 
-/* Of a handle that no texture has, a checked image goes no further. */
+/* A checked image goes no further with a handle that no texture of the launch has. */
 SOFTMETAL_INLINE const soft_texture *known(const soft_texture *of) {
 #if SOFTMETAL_LOOKS_AT_PIXELS
     look(of, 0, 0, 0, 0, SOFT_ACCESS_FENCE, this_site());
@@ -215,7 +215,7 @@ template <class Gradient> struct chosen_level {
         return soft_floats{v.x, v.y, v.z, 0.0f};
     }
 };
-/* Those that go with a least level. */
+/* An option that goes with a least level. */
 template <class Gradient> struct bounded_level : chosen_level<Gradient> {
     SOFTMETAL_INLINE bounded_level(metal::bias by) : chosen_level<Gradient>(by) {}
     SOFTMETAL_INLINE bounded_level(Gradient by) : chosen_level<Gradient>(by) {}
