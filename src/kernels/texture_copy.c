@@ -64,19 +64,20 @@ choose_stream(md_state *state, const char *function, const device_record *device
 }
 
 static int
-submit(const char *function, TextureObject *self, ArrayObject *array, const bridge_box *box,
-       bool is_fill, metal_stream *given)
+submit(const char *function, TextureObject *self, size_t level, ArrayObject *array,
+       bool is_fill, bool is_generated, metal_stream *given)
 {
     md_state *state = state_of((PyObject *)self);
     metal_storage *storage = array_storage(array);
-    copy_job job = {self->texture, storage->handle, *box, is_fill};
+    copy_job job = {self->texture, storage->handle, box_of(self, level, array), is_fill};
+    job.box.is_generated = is_generated;
     const work_operand operands[] = {{self->storage, is_fill}, {storage, !is_fill}};
     metal_stream *stream = choose_stream(state, function, self->storage->device, given);
     if (stream == NULL) {
         return -1;
     }
     uint64_t value;
-    work_look look = {TIMELINE_COPY, texture_level_nbytes(self, box->level)};
+    work_look look = {TIMELINE_COPY, texture_level_nbytes(self, level)};
     bridge_status status =
         WITHOUT_GIL(work_submit(stream, look, operands, 2, encode_copy, &job, NULL, &value));
     stream_release(stream);
@@ -101,13 +102,10 @@ texture_fill(const char *function, TextureObject *self, size_t level, ArrayObjec
     array_creation what = array_like(from);
     PyObject *array = is_plain(self, from) ? Py_NewRef((PyObject *)from)
                                            : array_copied(function, from, &what, stream);
-    if (array == NULL) {
-        return -1;
-    }
-    bridge_box box = box_of(self, level, array_cast(array));
-    box.is_generated = is_generated;
-    int result = submit(function, self, array_cast(array), &box, true, stream);
-    Py_DECREF(array);
+    int result = array == NULL ? -1
+                               : submit(function, self, level, array_cast(array), true,
+                                        is_generated, stream);
+    Py_XDECREF(array);
     return result;
 }
 
@@ -123,11 +121,8 @@ texture_read(const char *function, TextureObject *self, size_t level)
                            .shape = shape,
                            .dtype = self->dtype};
     PyObject *array = array_allocate(state_of((PyObject *)self), function, &what);
-    if (array == NULL) {
-        return NULL;
-    }
-    bridge_box box = box_of(self, level, array_cast(array));
-    if (submit(function, self, array_cast(array), &box, false, NULL) < 0) {
+    if (array != NULL &&
+        submit(function, self, level, array_cast(array), false, false, NULL) < 0) {
         Py_CLEAR(array);
     }
     return array;

@@ -345,24 +345,21 @@ make_own(const texture_request *to, TextureObject *self)
 static int
 fill(const texture_request *to, TextureObject *self, metal_stream *stream)
 {
-    int result = 0;
-    for (Py_ssize_t i = 0; result == 0 && i < PyTuple_GET_SIZE(to->levels); i++) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(to->levels); i++) {
         ArrayObject *array = array_cast(PyTuple_GET_ITEM(to->levels, i));
-        result = texture_fill(to->function, self, (size_t)i, array, to->is_generated, stream);
+        if (check_level(to, self, (size_t)i) < 0 ||
+            texture_fill(to->function, self, (size_t)i, array, to->is_generated, stream) < 0) {
+            return -1;
+        }
     }
-    return result;
+    return 0;
 }
 
 static PyObject *
 make(const texture_request *to, bool is_copy, metal_stream *stream)
 {
     TextureObject *self = make_object(to);
-    bool is_good = self != NULL;
-    for (Py_ssize_t i = 1; is_good && i < PyTuple_GET_SIZE(to->levels); i++) {
-        is_good = check_level(to, self, (size_t)i) == 0;
-    }
-    if (!is_good) {
-        Py_XDECREF(self);
+    if (self == NULL) {
         return NULL;
     }
     bridge_status status = is_copy ? make_own(to, self) : make_linear(to, self);

@@ -28,13 +28,6 @@ typedef struct texture_kind {
     bool is_linear; /* it may lie over an Array's own bytes */
 } texture_kind;
 
-/* The axes from here on are halved from level to level: width, height, depth. */
-static inline int
-texture_kind_first_side(const texture_kind *kind)
-{
-    return kind->is_deep ? 0 : kind->axes - (kind->is_line ? 1 : 2);
-}
-
 extern const texture_kind texture_kinds[];
 extern const size_t texture_kind_count;
 const texture_kind *texture_kind_of_type(unsigned type); /* NULL: not known here */
@@ -76,12 +69,13 @@ texture_storage(const TextureObject *self)
     return self->array != NULL ? array_storage(array_cast(self->array)) : self->storage;
 }
 
-/* A level's shape as an Array. */
+/* A level's shape as an Array: width, height and depth are halved, and no slices.  Lines have one level. */
 static inline void
 texture_level_shape(const TextureObject *self, size_t level, int64_t shape[5])
 {
     memcpy(shape, self->shape, sizeof self->shape);
-    for (int axis = texture_kind_first_side(self->kind); axis < self->kind->axes; axis++) {
+    for (int axis = self->kind->axes - (self->kind->is_deep ? 3 : 2);
+         level > 0 && axis < self->kind->axes; axis++) {
         shape[axis] = texture_side((uint32_t)shape[axis], (uint32_t)level);
     }
 }

@@ -65,15 +65,17 @@ def test_a_copy_is_apart_from_its_array():
 
 
 @pytest.mark.needs_softmetal
-def test_a_copy_waits_for_its_array_and_its_array_for_it(slow):
-    a = md.zeros((4, 4))
+def test_a_copy_waits_for_its_arrays_and_they_for_it(slow):
+    x = [md.zeros((4, 4)), md.zeros((2, 2))]
     with held(md.current_stream()):
-        a.fill(2, stream=md.current_stream())
-        texture = md.texture(a, copy=True)
-        back = texture.array
-        del texture
-    a.fill(3)
-    assert np.asarray(back).tolist() == [[2] * 4] * 4
+        for value, one in enumerate(x):
+            one.fill(value + 1, stream=md.current_stream())
+        given, made = md.texture(x, copy=True), md.texture(x[0], copy=True, mip_levels=3)
+        back = given.arrays + made.arrays
+        del given, made
+    for one in x:
+        one.fill(9)
+    assert [np.unique(np.asarray(one)).tolist() for one in back] == [[1], [2], [1], [1], [1]]
 
 
 # ---- levels ----
@@ -169,23 +171,7 @@ def test_all_levels_end_with_one_pixel():
     assert [one.shape for one in texture.arrays] == [(5, 9, 4), (2, 4, 4), (1, 2, 4), (1, 1, 4)]
     assert repr(texture) == "<metal_dlpack.Texture 2d rgba8Unorm of shape (5, 9, 4), 4 levels, on metal:0>"
     a = md.zeros((4, 8))
-    for given in (a, [a], (a,)):
-        texture = md.texture(given, mip_levels=1)
-        assert texture.arrays == (a,) and texture.array is a and texture.mip_levels == 1
-
-
-@pytest.mark.needs_softmetal
-def test_levels_wait_for_their_arrays_and_are_waited_for(slow):
-    x = [md.zeros((4, 4)), md.zeros((2, 2))]
-    with held(md.current_stream()):
-        for value, one in enumerate(x):
-            one.fill(value + 1, stream=md.current_stream())
-        given, made = md.texture(x, copy=True), md.texture(x[0], copy=True, mip_levels=3)
-        back = given.arrays + made.arrays
-        del given, made
-    for one in x:
-        one.fill(9)
-    assert [np.unique(np.asarray(one)).tolist() for one in back] == [[1], [2], [1], [1], [1]]
+    assert all(md.texture(given, mip_levels=1).arrays == (a,) for given in (a, [a], (a,)))
 
 
 # ---- an Array's own bytes ----
@@ -324,8 +310,6 @@ REFUSED = [
     (lambda: levels_of((4, 4), (2, 2), dtype="int32"), TypeError, "level 1 has items of float32.*level 0 of int32"),
     (lambda: levels_of((4, 4), mip_levels=0), ValueError, "0 levels are asked for"),
     (lambda: levels_of((4, 4), mip_levels="most"), TypeError, "mip_levels must be an int or 'all'"),
-    (lambda: levels_of((4, 4), mip_levels=1 << 70), (ValueError, OverflowError), "mip_levels"),
-    (lambda: levels_of((4, 4), format="depth32Float", mip_levels=2), ValueError, "not of depth32Float; give"),
     (lambda: md.texture(md.zeros((4, 4), "uint32"), mip_levels=2, copy=True), ValueError, "not of r32Uint"),
     (lambda: md.Texture(), TypeError, r"call texture\(array\)"),
     (lambda: md.Sampler(), TypeError, r"call sampler\(\)"),

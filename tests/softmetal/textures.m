@@ -234,7 +234,6 @@ CASE(smaller_levels_are_the_means_of_the_larger)
 REPORTS_BY("texture", levels_of_a_texture_that_has_one,
            generate(make_leveled(MTLPixelFormatR8Unorm, 1)))
 REPORTS_BY("texture", levels_of_integers, generate(make_leveled(MTLPixelFormatR8Uint, 2)))
-REPORTS_BY("argument", levels_of_no_texture, generate(nil))
 REPORTS_BY("texture", more_levels_than_halves,
            CHECK(make_leveled(MTLPixelFormatR8Unorm, 4) == nil))
 

@@ -362,7 +362,7 @@ box_nbytes(const soft_pixels *pixels, MTLSize size, const NSUInteger bytes[3])
         return;
     }
     [self
-        addCommand:(soft_command){.kind = SOFT_MIPMAPS,
+        addCommand:(soft_command){.kind = SOFT_MIP,
                                   .pixels = soft_pixels_retain(pixels),
                                   .destination = pixels->storage,
                                   .destination_offset = soft_pixels_offset(pixels, 0, 0, 0, 0),

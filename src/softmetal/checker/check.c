@@ -378,7 +378,7 @@ SOFT_ON_FIBER void
 soft_check_texture(const soft_texture *texture, soft_u32 how, const void *site)
 {
     need_room(current, site);
-    soft_textures_know(current, texture, (how & SOFT_ACCESS_WRITE) != 0, site);
+    soft_textures_know(current, texture, how, site);
 }
 
 SOFT_ON_FIBER void

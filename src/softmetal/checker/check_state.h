@@ -276,7 +276,7 @@ soft_given_has_gaps(const soft_range *range)
 /* ---- check_textures.c: pixels that a kernel asks for ---- */
 
 /* The running thread has a texture: does not return where it is none of the launch's. */
-void soft_textures_know(soft_check *check, const soft_texture *texture, bool is_write,
+void soft_textures_know(soft_check *check, const soft_texture *texture, soft_u32 how,
                         const void *site);
 
 /* The running thread asks for a pixel (x, y, z, level); `place` 0: there is none. */

@@ -31,12 +31,12 @@ refuse(const soft_check *check, const soft_texture *texture, const soft_u32 at[4
 
 /* A structure may hold any number instead. */
 SOFT_ON_FIBER void
-soft_textures_know(soft_check *check, const soft_texture *texture, bool is_write,
+soft_textures_know(soft_check *check, const soft_texture *texture, soft_u32 how,
                    const void *site)
 {
     const soft_launch *launch = check->launch.launch;
-    if (texture != NULL && texture == check->texture) {
-        return;
+    if (texture == NULL ? (how & SOFT_ACCESS_FENCE) != 0 : texture == check->texture) {
+        return; /* NULL has no sides */
     }
     for (uint32_t i = 0; texture != NULL && i < launch->reached_count; i++) {
         if (launch->reached[i].texture == texture) {
@@ -48,7 +48,7 @@ soft_textures_know(soft_check *check, const soft_texture *texture, bool is_write
     }
     soft_finding found = {.kind = SOFT_FOUND_NO_TEXTURE,
                           .first = (uintptr_t)texture,
-                          .is_write = {is_write}};
+                          .is_write = {(how & SOFT_ACCESS_WRITE) != 0}};
     if (texture != NULL) { /* else it may stand in many places */
         (void)soft_memory_find_address(check, found.first, 1, &found);
     }

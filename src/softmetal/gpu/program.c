@@ -218,7 +218,7 @@ move_bytes(const soft_command *command, char **text)
                              command->nbytes);
         break;
     case SOFT_COPY_BOX: copy_rows(command); break;
-    case SOFT_MIPMAPS: generate(command->pixels); break;
+    case SOFT_MIP: generate(command->pixels); break;
     case SOFT_FILL:
         memset(command->destination->bytes + command->destination_offset, command->value,
                command->nbytes);

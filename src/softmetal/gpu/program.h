@@ -18,13 +18,7 @@
 #include "softmetal/gpu/kernel.h"
 #include "softmetal/gpu/soft_storage.h"
 
-typedef enum {
-    SOFT_COPY,
-    SOFT_COPY_BOX,
-    SOFT_FILL,
-    SOFT_MIPMAPS,
-    SOFT_DISPATCH
-} soft_command_kind;
+typedef enum { SOFT_COPY, SOFT_COPY_BOX, SOFT_FILL, SOFT_MIP, SOFT_DISPATCH } soft_command_kind;
 
 /* What a copy to or from a texture moves: rows that lie apart. */
 typedef struct soft_box {
@@ -41,7 +35,7 @@ typedef struct soft_command {
     const soft_call_site *site; /* who encoded it: borrowed for ever; NULL: not known */
     soft_dispatch *dispatch;    /* owned; a dispatch has this instead of buffers and bytes */
     soft_box *box;              /* owned; of SOFT_COPY_BOX, which has no nbytes */
-    soft_pixels *pixels;        /* owned (+1); of SOFT_MIPMAPS, whose destination has them */
+    soft_pixels *pixels;        /* owned (+1); of SOFT_MIP, whose destination has them */
 } soft_command;
 
 /* A program is a list of passes, in the order in which they were encoded:

@@ -15,12 +15,9 @@ soft_texture_look(const soft_texture *texture, soft_u32 x, soft_u32 y, soft_u32 
                   soft_u32 level, soft_u32 how, const void *site, void **place)
 {
     const soft_u32 coordinates[4] = {x, y, z, level};
-    bool is_touched = (how & SOFT_ACCESS_FENCE) == 0;
-    if (is_touched || texture != NULL) { /* which has no sides */
-        soft_check_texture(texture, how, site);
-    }
+    soft_check_texture(texture, how, site);
     *place = NULL;
-    if (!is_touched) {
+    if ((how & SOFT_ACCESS_FENCE) != 0) {
         return 0;
     }
     *place = soft_texture_pixel(texture, x, y, z, level);

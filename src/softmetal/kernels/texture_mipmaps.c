@@ -45,24 +45,20 @@ mean_of(const soft_texture *texture, covered x, covered y, covered z, soft_u32 l
 void
 soft_texture_generate(const soft_texture *texture)
 {
+    bool has_slices = texture->slices > 1;
     for (soft_u32 level = 1; level < texture->levels; level++) {
-        soft_u32 width = texture_side(texture->width, level - 1);
-        soft_u32 height = texture_side(texture->height, level - 1);
-        soft_u32 depth = texture_side(texture->depth, level - 1);
-        soft_u32 images = texture->slices > 1 ? texture->slices : texture_side(depth, 1);
-        for (soft_u32 z = 0; z < images; z++) {
-            covered along_z = {z, 1, {1.0f}};
-            if (texture->slices == 1) {
-                along_z = find_covered(z, depth);
-            }
-            for (soft_u32 y = 0; y < texture_side(height, 1); y++) {
-                covered along_y = find_covered(y, height);
-                for (soft_u32 x = 0; x < texture_side(width, 1); x++) {
-                    soft_pixel mean =
-                        mean_of(texture, find_covered(x, width), along_y, along_z, level - 1);
-                    soft_texture_write(texture, mean, x, y, z, level);
-                }
-            }
+        soft_u32 wide = texture_side(texture->width, level - 1);
+        soft_u32 high = texture_side(texture->height, level - 1);
+        soft_u32 deep = texture_side(texture->depth, level - 1);
+        soft_u32 width = texture_side(wide, 1), height = texture_side(high, 1);
+        soft_u32 images = has_slices ? texture->slices : texture_side(deep, 1);
+        for (soft_u64 i = 0; i < (soft_u64)width * height * images; i++) {
+            soft_u32 x = (soft_u32)(i % width), y = (soft_u32)(i / width % height);
+            soft_u32 z = (soft_u32)(i / width / height);
+            covered along_z = has_slices ? (covered){z, 1, {1.0f}} : find_covered(z, deep);
+            soft_pixel mean = mean_of(texture, find_covered(x, wide), find_covered(y, high),
+                                      along_z, level - 1);
+            soft_texture_write(texture, mean, x, y, z, level);
         }
     }
 }
