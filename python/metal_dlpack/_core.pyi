@@ -609,6 +609,10 @@ class Texture:
     @property
     def array(self) -> Array: ...
     @property
+    def arrays(self) -> tuple[Array, ...]: ...
+    @property
+    def mip_levels(self) -> int: ...
+    @property
     def label(self) -> str | None: ...
 
 @final
@@ -775,11 +779,12 @@ def sampler(
 ) -> Sampler: ...
 def shares_memory(a: _Memory, b: _Memory, /) -> builtins.bool: ...
 def texture(
-    array: Array,
+    array: Array | list[Array] | tuple[Array, ...],
     format: str | None = None,
     *,
     kind: _TextureKind = "2d",
     copy: builtins.bool | None = False,
+    mip_levels: SupportsIndex | Literal["all"] | None = None,
     stream: _StreamLike | None = None,
     label: str | None = None,
 ) -> Texture: ...

@@ -68,6 +68,13 @@ pixel_format_is_integer(const pixel_format *format)
     return format->kind == PIXEL_UINT || format->kind == PIXEL_SINT;
 }
 
+/* A GPU filters it and renders to it as a colour, and so makes smaller levels of it. */
+static inline bool
+pixel_format_is_generated(const pixel_format *format)
+{
+    return format->kind < PIXEL_DEPTH;
+}
+
 /* Its numbers are an Array's items themselves. */
 static inline bool
 pixel_format_is_plain(const pixel_format *format)
@@ -93,6 +100,14 @@ static inline uint32_t
 texture_side(uint32_t side, uint32_t level)
 {
     return side >> level == 0 ? 1 : side >> level;
+}
+
+/* The last one is one pixel. */
+static inline uint32_t
+texture_most_levels(uint32_t width, uint32_t height, uint32_t depth)
+{
+    return width + height + depth == 0 ? 0
+                                       : 32 - (uint32_t)__builtin_clz(width | height | depth);
 }
 
 #endif /* MD_PIXEL_FORMAT_H */

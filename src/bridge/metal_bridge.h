@@ -169,12 +169,13 @@ void bridge_surface_release(bridge_surface *surface);
 
 /* ---- textures and samplers ---- */
 
-/* One level, and none of the extents beyond the type's is 0. */
+/* The extents are the first level's, and none beyond the type's is 0. */
 typedef struct bridge_texture_facts {
     unsigned type;   /* MTLTextureType */
     unsigned format; /* MTLPixelFormat */
     size_t width, height, depth;
     size_t slices;   /* of an array, else 1 */
+    size_t levels;   /* 1 of a linear texture */
     bool is_written; /* kernels may write to it too */
 } bridge_texture_facts;
 
@@ -261,10 +262,12 @@ bridge_status bridge_encode_copies(bridge_commands *commands, bridge_buffer *src
 bridge_status bridge_encode_fill(bridge_commands *commands, bridge_buffer *buffer,
                                  size_t offset_bytes, size_t nbytes, uint8_t value);
 
-/* All of a texture to or from a buffer, in which rows and images lie apart by so much; `images` are z or slices. */
+/* All of a texture's level to or from a buffer, in which rows and images lie apart by so much; `images` are z or
+ * slices. */
 typedef struct bridge_box {
-    size_t width, height, images;
-    bool is_deep; /* the images are a depth */
+    size_t level, width, height, images;
+    bool is_deep;      /* the images are a depth */
+    bool is_generated; /* the smaller levels are, of what was copied to the first */
     size_t offset_bytes, row_nbytes, image_nbytes;
 } bridge_box;
 

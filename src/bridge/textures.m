@@ -29,6 +29,7 @@ make_descriptor(const bridge_texture_facts *facts, MTLResourceOptions options)
     [descriptor setHeight:facts->height];
     [descriptor setDepth:facts->depth];
     [descriptor setArrayLength:facts->slices];
+    [descriptor setMipmapLevelCount:facts->levels];
     [descriptor setResourceOptions:options];
     [descriptor setUsage:usage_of(facts)];
     return descriptor;
@@ -135,8 +136,11 @@ bridge_encode_to_texture(bridge_commands *commands, bridge_buffer *src, bridge_t
                      sourceSize:(MTLSize){box->width, box->height, 1}
                       toTexture:texture_object(dst)
                destinationSlice:box->is_deep ? 0 : i
-               destinationLevel:0
+               destinationLevel:box->level
               destinationOrigin:(MTLOrigin){0, 0, box->is_deep ? i : 0}];
+    }
+    if (box->is_generated) {
+        [encoder generateMipmapsForTexture:texture_object(dst)];
     }
     [encoder endEncoding];
     return encoder == nil ? BRIDGE_NO_COMMAND : BRIDGE_OK;
@@ -151,7 +155,7 @@ bridge_encode_from_texture(bridge_commands *commands, bridge_texture *src, bridg
     for (size_t i = 0; encoder != nil && i < box->images; i++) {
         [encoder copyFromTexture:texture_object(src)
                          sourceSlice:box->is_deep ? 0 : i
-                         sourceLevel:0
+                         sourceLevel:box->level
                         sourceOrigin:(MTLOrigin){0, 0, box->is_deep ? i : 0}
                           sourceSize:(MTLSize){box->width, box->height, 1}
                             toBuffer:buffer_object(dst)

@@ -27,19 +27,21 @@ encode_copy(bridge_commands *commands, void *context)
                : bridge_encode_from_texture(commands, job->texture, job->buffer, &job->box);
 }
 
-/* An Array of the texture's shape, its rows one behind the other. */
+/* An Array of the level's shape, its rows one behind the other. */
 static bridge_box
-box_of(const TextureObject *self, const ArrayObject *array)
+box_of(const TextureObject *self, size_t level, const ArrayObject *array)
 {
-    const bridge_texture_facts *facts = &self->facts;
-    size_t row = facts->width * pixel_format_nbytes(self->format);
-    return (bridge_box){.width = facts->width,
-                        .height = facts->height,
-                        .images = texture_nbytes(self) / (row * facts->height),
+    size_t width = texture_side((uint32_t)self->facts.width, (uint32_t)level);
+    size_t height = texture_side((uint32_t)self->facts.height, (uint32_t)level);
+    size_t row = width * pixel_format_nbytes(self->format);
+    return (bridge_box){.level = level,
+                        .width = width,
+                        .height = height,
+                        .images = texture_level_nbytes(self, level) / (row * height),
                         .is_deep = self->kind->is_deep,
                         .offset_bytes = (size_t)array->byte_offset,
                         .row_nbytes = row,
-                        .image_nbytes = row * facts->height};
+                        .image_nbytes = row * height};
 }
 
 /* The one that was named, the current one if it is the device's, or the device's own: +1.  NULL with an exception. */
@@ -62,19 +64,20 @@ choose_stream(md_state *state, const char *function, const device_record *device
 }
 
 static int
-submit(const char *function, TextureObject *self, ArrayObject *array, bool is_fill,
-       metal_stream *given)
+submit(const char *function, TextureObject *self, size_t level, ArrayObject *array,
+       bool is_fill, bool is_generated, metal_stream *given)
 {
     md_state *state = state_of((PyObject *)self);
     metal_storage *storage = array_storage(array);
-    copy_job job = {self->texture, storage->handle, box_of(self, array), is_fill};
+    copy_job job = {self->texture, storage->handle, box_of(self, level, array), is_fill};
+    job.box.is_generated = is_generated;
     const work_operand operands[] = {{self->storage, is_fill}, {storage, !is_fill}};
     metal_stream *stream = choose_stream(state, function, self->storage->device, given);
     if (stream == NULL) {
         return -1;
     }
     uint64_t value;
-    work_look look = {TIMELINE_COPY, texture_nbytes(self)};
+    work_look look = {TIMELINE_COPY, texture_level_nbytes(self, level)};
     bridge_status status =
         WITHOUT_GIL(work_submit(stream, look, operands, 2, encode_copy, &job, NULL, &value));
     stream_release(stream);
@@ -93,29 +96,33 @@ is_plain(const TextureObject *self, const ArrayObject *array)
 }
 
 int
-texture_fill(const char *function, TextureObject *self, ArrayObject *from, metal_stream *stream)
+texture_fill(const char *function, TextureObject *self, size_t level, ArrayObject *from,
+             bool is_generated, metal_stream *stream)
 {
-    if (is_plain(self, from)) {
-        return submit(function, self, from, true, stream);
-    }
     array_creation what = array_like(from);
-    PyObject *copy = array_copied(function, from, &what, stream);
-    int result = copy == NULL ? -1 : submit(function, self, array_cast(copy), true, stream);
-    Py_XDECREF(copy);
+    PyObject *array = is_plain(self, from) ? Py_NewRef((PyObject *)from)
+                                           : array_copied(function, from, &what, stream);
+    int result = array == NULL ? -1
+                               : submit(function, self, level, array_cast(array), true,
+                                        is_generated, stream);
+    Py_XDECREF(array);
     return result;
 }
 
 PyObject *
-texture_read(const char *function, TextureObject *self)
+texture_read(const char *function, TextureObject *self, size_t level)
 {
+    int64_t shape[5];
+    texture_level_shape(self, level, shape);
     array_creation what = {.device = self->storage->device,
                            .mode = self->mode,
                            .order = 'C',
                            .ndim = self->ndim,
-                           .shape = self->shape,
+                           .shape = shape,
                            .dtype = self->dtype};
     PyObject *array = array_allocate(state_of((PyObject *)self), function, &what);
-    if (array != NULL && submit(function, self, array_cast(array), false, NULL) < 0) {
+    if (array != NULL &&
+        submit(function, self, level, array_cast(array), false, false, NULL) < 0) {
         Py_CLEAR(array);
     }
     return array;

@@ -10,16 +10,19 @@
 #include "python/args.h"
 #include "python/errors.h"
 #include "streams/stream_object.h"
+#include "values/layout_type_object.h"
 
 /* What a call asks for. */
 typedef struct texture_request {
     const char *function;
     md_state *state;
-    ArrayObject *array;
+    PyObject *levels;   /* owned: a tuple of Arrays, the largest first; ... */
+    ArrayObject *array; /* ... which is this one: borrowed */
     const texture_kind *kind;
     const pixel_format *format;
     bridge_texture_facts facts;
     size_t row_nbytes; /* of a linear one */
+    bool is_generated; /* levels that no Array is given for */
 } texture_request;
 
 /* ---- the Array's axes ---- */
@@ -105,6 +108,104 @@ read_array(texture_request *to, PyObject *format)
     return read_extents(to, shape);
 }
 
+/* ---- levels ---- */
+
+/* An Array, or a list or tuple of one for each level, the largest first. */
+static int
+read_arrays(texture_request *to, PyObject *value)
+{
+    bool are_several = PyTuple_Check(value) || PyList_Check(value);
+    to->levels = are_several ? PySequence_Tuple(value) : PyTuple_Pack(1, value);
+    Py_ssize_t count = to->levels == NULL ? -1 : PyTuple_GET_SIZE(to->levels);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *one = PyTuple_GET_ITEM(to->levels, i);
+        if (!Py_IS_TYPE(one, to->state->array_type)) {
+            return errors_raise(PyExc_TypeError,
+                                "%s: array must be an Array, or a list of one for each level, "
+                                "not %.100s; give md.asarray(x).",
+                                to->function, Py_TYPE(one)->tp_name);
+        }
+    }
+    if (count == 0) {
+        return errors_raise(PyExc_ValueError,
+                            "%s: the list has no Array; give one for each level, the largest "
+                            "first.",
+                            to->function);
+    }
+    to->array = count < 0 ? NULL : array_cast(PyTuple_GET_ITEM(to->levels, 0));
+    return count < 0 ? -1 : 0;
+}
+
+/* None, 'all' or a number. */
+static int
+read_count(texture_request *to, PyObject *value)
+{
+    const bridge_texture_facts *facts = &to->facts;
+    int64_t given = PyTuple_GET_SIZE(to->levels), count = given;
+    int64_t most = to->kind->is_line
+                       ? 1
+                       : texture_most_levels((uint32_t)facts->width, (uint32_t)facts->height,
+                                             (uint32_t)facts->depth);
+    if (args_is_given(value) && PyUnicode_Check(value)) {
+        count = most;
+        if (PyUnicode_CompareWithASCIIString(value, "all") != 0) {
+            return args_refuse_type(to->function, "mip_levels", "an int or 'all'", value);
+        }
+    }
+    else if (args_is_given(value) &&
+             args_int64(to->function, "mip_levels", value, &count) < 0) {
+        return -1;
+    }
+    if (count < 1 || count > most || (given > 1 && count != given)) {
+        return errors_raise(PyExc_ValueError,
+                            "%s: %lld levels are asked for, %lld Arrays are given, and this "
+                            "texture of kind '%s' has at most %lld levels; give an Array for "
+                            "each, or the largest alone.",
+                            to->function, (long long)count, (long long)given, to->kind->name,
+                            (long long)most);
+    }
+    to->is_generated = count > given;
+    to->facts.levels = (size_t)count;
+    return !to->is_generated || pixel_format_is_generated(to->format)
+               ? 0
+               : errors_raise(PyExc_ValueError,
+                              "%s: Metal makes smaller levels of colours that it filters, and "
+                              "not of %s; give a list of Arrays, one for each level.",
+                              to->function, to->format->name);
+}
+
+static int
+check_level(const texture_request *to, const TextureObject *self, size_t level)
+{
+    const ArrayObject *array = array_cast(PyTuple_GET_ITEM(to->levels, (Py_ssize_t)level));
+    int here = array_storage(array)->device->index;
+    int first = array_storage(to->array)->device->index;
+    int64_t shape[5];
+    texture_level_shape(self, level, shape);
+    if (memcmp(&array->dtype, &self->dtype, sizeof self->dtype) != 0 || here != first) {
+        return errors_raise(here == first ? PyExc_TypeError : PyExc_ValueError,
+                            "%s: level %zu has items of %s on metal:%d, and level 0 of %s on "
+                            "metal:%d; convert it with astype() and to_device().",
+                            to->function, level, dtype_name(array->dtype).text, here,
+                            dtype_name(self->dtype).text, first);
+    }
+    if (array->ndim == self->ndim &&
+        memcmp(array_shape(array), shape, (size_t)self->ndim * sizeof *shape) == 0) {
+        return 0;
+    }
+    PyObject *is = layout_tuple(array_shape(array), array->ndim);
+    PyObject *wanted = is == NULL ? NULL : layout_tuple(shape, self->ndim);
+    if (wanted != NULL) {
+        PyErr_Format(PyExc_ValueError,
+                     "%s: level %zu has the shape %R, and behind level 0 it is %R: sides are "
+                     "halved, rounded down.",
+                     to->function, level, is, wanted);
+    }
+    Py_XDECREF(is);
+    Py_XDECREF(wanted);
+    return -1;
+}
+
 /* ---- over the Array's own bytes ---- */
 
 static int
@@ -187,6 +288,9 @@ check_linear(texture_request *to)
         return refuse_linear(to, "only textures of kind '2d' and 'buffer' lie over an array's "
                                  "own bytes");
     }
+    if (to->facts.levels > 1) {
+        return refuse_linear(to, "a texture over an array's own bytes has one level");
+    }
     if (to->format->kind == PIXEL_DEPTH) {
         return refuse_linear(to, "no texture of depths lies over an array's own bytes");
     }
@@ -238,6 +342,19 @@ make_own(const texture_request *to, TextureObject *self)
     return status;
 }
 
+static int
+fill(const texture_request *to, TextureObject *self, metal_stream *stream)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(to->levels); i++) {
+        ArrayObject *array = array_cast(PyTuple_GET_ITEM(to->levels, i));
+        if (check_level(to, self, (size_t)i) < 0 ||
+            texture_fill(to->function, self, (size_t)i, array, to->is_generated, stream) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
 static PyObject *
 make(const texture_request *to, bool is_copy, metal_stream *stream)
 {
@@ -250,8 +367,7 @@ make(const texture_request *to, bool is_copy, metal_stream *stream)
         (void)errors_no_buffer(to->state, to->function, status,
                                array_storage(to->array)->device, texture_nbytes(self));
     }
-    if (status != BRIDGE_OK ||
-        (is_copy && texture_fill(to->function, self, to->array, stream) < 0)) {
+    if (status != BRIDGE_OK || (is_copy && fill(to, self, stream) < 0)) {
         Py_CLEAR(self);
     }
     return (PyObject *)self;
@@ -281,14 +397,18 @@ make_on_stream(const texture_request *to, bool is_copy, PyObject *given)
 
 PyDoc_STRVAR(
     texture_function_doc,
-    "texture($module, array, format=None, *, kind='2d', copy=False, stream=None, label=None)\n"
+    "texture($module, array, format=None, *, kind='2d', copy=False, mip_levels=None, "
+    "stream=None,\n"
+    "        label=None)\n"
     "--\n\n"
     "An Array's pixels as a texture, which a kernel samples, reads and writes.\n\n"
     "Parameters\n----------\n"
-    "array : Array\n"
+    "array : Array, or list of Array\n"
     "    Of shape (height, width), or by the kind; and one axis more where a pixel has 1, 2 or "
     "4\n"
-    "    channels.\n"
+    "    channels.  A list has one for each level of detail: the largest, then each half as "
+    "wide\n"
+    "    and high, rounded down.\n"
     "format : str, optional\n"
     "    A pixel format as Swift spells it, 'rgba8Unorm'.  Default: that whose numbers are "
     "the\n"
@@ -299,6 +419,10 @@ PyDoc_STRVAR(
     "    (cubes, 6, height, width), 'buffer' (width).\n"
     "copy : bool, optional\n"
     "    False: the texture lies over the Array's own bytes.  True: it has bytes of its own.\n"
+    "mip_levels : int or 'all', optional\n"
+    "    How many levels of detail, of which Metal makes the smaller ones.  Default: one for "
+    "each\n"
+    "    Array.\n"
     "stream : Stream or int, optional\n"
     "    Where the copy is made.  Default: the innermost `with stream:`, else the device's "
     "default\n"
@@ -310,41 +434,49 @@ PyDoc_STRVAR(
     "CopyRequiredError\n"
     "    The Array's bytes lie as no texture can: only kinds '2d' and 'buffer', rows and the "
     "first\n"
-    "    byte at multiples of what the device wants (16 bytes as a rule), no formats of "
-    "depths.\n"
+    "    byte at multiples of what the device wants (16 bytes as a rule), one level, no "
+    "formats "
+    "of\n"
+    "    depths.\n"
     "TypeError, ValueError\n    The format does not fit the items; the message names those "
-    "that do.\n"
+    "that do.\n    The Arrays of a list are no levels of one texture, or Metal makes none of "
+    "the "
+    "format.\n"
     "MemoryError, MetalError\n    Metal gave no texture.\n\n"
     "Memory: no copy by default; the Texture holds the Array.\n\n"
     "Source: MTLBuffer newTextureWithDescriptor:offset:bytesPerRow:; docs/textures.md.");
 
-ARGS_FUNCTION(core_texture, module, "texture", 0, 2, 1, "array", "format", "kind", "copy",
-              "stream", "label")
+/* In the order of the arguments' names. */
+static PyObject *
+make_of_values(texture_request *to, PyObject *const *values)
 {
-    texture_request to = {.function = function, .state = state_of_module(module)};
     int is_copy = 0;
     const char *label;
-    if (errors_check_fork(to.state, function) < 0) {
+    if (read_arrays(to, values[0]) < 0 ||
+        texture_kind_convert(to->function, values[2], &to->kind) < 0 ||
+        (args_is_given(values[3]) &&
+         args_bool(to->function, "copy", values[3], &is_copy) < 0) ||
+        args_text_or_none(to->function, "label", values[6], &label) < 0 ||
+        read_array(to, values[1]) < 0 || read_count(to, values[4]) < 0 ||
+        (is_copy == 0 && check_linear(to) < 0)) {
         return NULL;
     }
-    if (!Py_IS_TYPE(values[0], to.state->array_type)) {
-        return PyErr_Format(PyExc_TypeError,
-                            "texture: array must be an Array, not %.100s; give md.asarray(x).",
-                            Py_TYPE(values[0])->tp_name);
-    }
-    to.array = array_cast(values[0]);
-    if (texture_kind_convert(function, values[2], &to.kind) < 0 ||
-        (args_is_given(values[3]) && args_bool(function, "copy", values[3], &is_copy) < 0) ||
-        args_text_or_none(function, "label", values[5], &label) < 0 ||
-        read_array(&to, values[1]) < 0 || (is_copy == 0 && check_linear(&to) < 0)) {
-        return NULL;
-    }
-    to.facts.is_written =
-        to.format->kind != PIXEL_DEPTH && (is_copy != 0 || !to.array->is_readonly);
-    PyObject *texture = make_on_stream(&to, is_copy != 0, values[4]);
+    to->facts.is_written =
+        to->format->kind != PIXEL_DEPTH && (is_copy != 0 || !to->array->is_readonly);
+    PyObject *texture = make_on_stream(to, is_copy != 0, values[5]);
     if (texture != NULL && label != NULL) {
         bridge_texture_set_label(texture_cast(texture)->texture, label);
     }
+    return texture;
+}
+
+ARGS_FUNCTION(core_texture, module, "texture", 0, 2, 1, "array", "format", "kind", "copy",
+              "mip_levels", "stream", "label")
+{
+    texture_request to = {.function = function, .state = state_of_module(module)};
+    PyObject *texture =
+        errors_check_fork(to.state, function) < 0 ? NULL : make_of_values(&to, values);
+    Py_XDECREF(to.levels);
     return texture;
 }
 

@@ -8,6 +8,8 @@
 #ifndef MD_TEXTURE_OBJECT_H
 #define MD_TEXTURE_OBJECT_H
 
+#include <string.h>
+
 #include "arithmetic/pixel_format.h"
 #include "array/array.h"
 #include "bridge/metal_bridge.h"
@@ -67,23 +69,46 @@ texture_storage(const TextureObject *self)
     return self->array != NULL ? array_storage(array_cast(self->array)) : self->storage;
 }
 
-/* Bytes of all pixels. */
-static inline size_t
-texture_nbytes(const TextureObject *self)
+/* A level's shape as an Array: width, height and depth are halved, and no slices.  Lines have one level. */
+static inline void
+texture_level_shape(const TextureObject *self, size_t level, int64_t shape[5])
 {
+    memcpy(shape, self->shape, sizeof self->shape);
+    for (int axis = self->kind->axes - (self->kind->is_deep ? 3 : 2);
+         level > 0 && axis < self->kind->axes; axis++) {
+        shape[axis] = texture_side((uint32_t)shape[axis], (uint32_t)level);
+    }
+}
+
+/* Bytes of all pixels of a level. */
+static inline size_t
+texture_level_nbytes(const TextureObject *self, size_t level)
+{
+    int64_t shape[5];
     size_t nbytes = pixel_format_nbytes(self->format);
+    texture_level_shape(self, level, shape);
     for (int axis = 0; axis < self->kind->axes; axis++) {
-        nbytes *= (size_t)self->shape[axis];
+        nbytes *= (size_t)shape[axis];
     }
     return nbytes;
 }
 
-/* texture_copy.c: all pixels, in stream order; NULL: the current stream, or the device's own.  -1 with an
- * exception. */
-int texture_fill(const char *function, TextureObject *self, ArrayObject *from,
-                 metal_stream *stream);
+static inline size_t
+texture_nbytes(const TextureObject *self)
+{
+    size_t nbytes = 0;
+    for (size_t level = 0; level < self->facts.levels; level++) {
+        nbytes += texture_level_nbytes(self, level);
+    }
+    return nbytes;
+}
+
+/* texture_copy.c: all pixels of a level, in stream order; NULL: the current stream, or the device's own.
+ * `is_generated`: the smaller levels are made of them.  -1 with an exception. */
+int texture_fill(const char *function, TextureObject *self, size_t level, ArrayObject *from,
+                 bool is_generated, metal_stream *stream);
 /* The pixels in a new Array: owned (+1). */
-PyObject *texture_read(const char *function, TextureObject *self);
+PyObject *texture_read(const char *function, TextureObject *self, size_t level);
 
 /* ---- Sampler ---- */
 

@@ -21,6 +21,7 @@ MD_GETTER(texture_get_shape, layout_tuple(texture_cast(op)->shape, texture_cast(
 MD_GETTER(texture_get_width, PyLong_FromSize_t(texture_cast(op)->facts.width));
 MD_GETTER(texture_get_height, PyLong_FromSize_t(texture_cast(op)->facts.height));
 MD_GETTER(texture_get_depth, PyLong_FromSize_t(texture_cast(op)->facts.depth));
+MD_GETTER(texture_get_mip_levels, PyLong_FromSize_t(texture_cast(op)->facts.levels));
 MD_GETTER(texture_get_dtype, dtype_type_from_dl(state_of(op), texture_cast(op)->dtype));
 MD_GETTER(texture_get_nbytes, PyLong_FromSize_t(texture_nbytes(texture_cast(op))));
 MD_GETTER(texture_get_device,
@@ -49,7 +50,26 @@ static PyObject *
 texture_get_array(PyObject *op, void *Py_UNUSED(closure))
 {
     TextureObject *self = texture_cast(op);
-    return self->array != NULL ? Py_NewRef(self->array) : texture_read("Texture.array", self);
+    return self->array != NULL ? Py_NewRef(self->array)
+                               : texture_read("Texture.array", self, 0);
+}
+
+static PyObject *
+texture_get_arrays(PyObject *op, void *Py_UNUSED(closure))
+{
+    TextureObject *self = texture_cast(op);
+    PyObject *arrays = PyTuple_New((Py_ssize_t)self->facts.levels);
+    for (size_t level = 0; arrays != NULL && level < self->facts.levels; level++) {
+        PyObject *array = self->array != NULL ? Py_NewRef(self->array)
+                                              : texture_read("Texture.arrays", self, level);
+        if (array == NULL) {
+            Py_CLEAR(arrays);
+        }
+        else {
+            PyTuple_SET_ITEM(arrays, (Py_ssize_t)level, array);
+        }
+    }
+    return arrays;
 }
 
 static PyObject *
@@ -68,6 +88,7 @@ static PyGetSetDef texture_getset[] = {
     MD_FACT(texture, width, "Pixels along x."),
     MD_FACT(texture, height, "Pixels along y; 1 of a line."),
     MD_FACT(texture, depth, "Pixels along z; 1 unless the kind is '3d'."),
+    MD_FACT(texture, mip_levels, "How many levels of detail it has: 1 if none was asked for."),
     MD_FACT(texture, dtype, "The element type of the Array that it was made of."),
     MD_FACT(texture, nbytes, "Bytes of all pixels."),
     MD_FACT(texture, device, "The Device it is on."),
@@ -83,7 +104,8 @@ static PyGetSetDef texture_getset[] = {
     MD_FACT(
         texture, array,
         "The pixels: of a linear texture the very Array, of any other a new Array with a copy\n"
-        "of them, behind the kernels that wrote to it."),
+        "of them, behind the kernels that wrote to it.  With several levels it is the first."),
+    MD_FACT(texture, arrays, "The same of each level: a tuple, the largest first."),
     MD_FACT(texture, label, "The name that Metal's tools show, or None."),
     MD_LAST_FACT,
 };
@@ -98,12 +120,16 @@ texture_repr(PyObject *op)
 {
     const TextureObject *self = texture_cast(op);
     PyObject *shape = layout_tuple(self->shape, self->ndim);
+    char levels[32] = "";
+    if (self->facts.levels > 1) {
+        snprintf(levels, sizeof levels, ", %zu levels,", self->facts.levels);
+    }
     PyObject *text =
         shape == NULL
             ? NULL
-            : PyUnicode_FromFormat("<metal_dlpack.Texture %s %s of shape %R%s on metal:%d>",
+            : PyUnicode_FromFormat("<metal_dlpack.Texture %s %s of shape %R%s%s on metal:%d>",
                                    self->kind->name, self->format->name, shape,
-                                   self->array == NULL ? "" : ", linear",
+                                   self->array == NULL ? "" : ", linear", levels,
                                    texture_storage(self)->device->index);
     Py_XDECREF(shape);
     return text;

@@ -202,6 +202,41 @@ def test_many_interpreters_work_at_once():
     assert out == "7.0\n"
 
 
+@pytest.mark.rule("interpreters")
+@pytest.mark.needs_kernels
+def test_two_interpreters_sample_textures():
+    """The GPU's work goes on when its interpreter ends."""
+    out = child("""
+        CODE += '''
+        def doubled(x):
+            kernel = md.kernel(
+                "#include <metal_stdlib>\\\\nusing namespace metal; kernel void f(texture2d<float> t, sampler s, "
+                "texture2d<float, access::write> u, uint2 i [[thread_position_in_grid]])"
+                "{ u.write(2 * t.sample(s, (float2(i) + 0.5f) / 2, level(1)), i); }"
+            )
+            into = md.texture(md.zeros((2, 2)), copy=True, mip_levels=2)
+            kernel(md.texture(md.full((4, 4), x), copy=True, mip_levels=3), md.sampler(mip_filter="linear"), into, threads=(2, 2))
+            return into
+        '''
+        paths = "[]"
+        exec(CODE)
+        kept = doubled(1.0)
+        for _ in range(3):
+            interpreter = make()
+            run(interpreter, '''
+        assert doubled(3.0).array.tolist() == [[6.0] * 2] * 2
+        md.kept = doubled(3.0)  # and nobody waits for it
+        ''')
+            interpreters.destroy(interpreter)
+        assert kept.array.tolist() == doubled(1.0).array.tolist() == [[2.0] * 2] * 2
+        del kept
+        md.default_device().synchronize()
+        import softmetal
+        print("done", softmetal.live_objects("SoftMetalTexture") if softmetal.is_present() else 0)
+    """)
+    assert out == "done 0\n"
+
+
 @pytest.mark.needs_softmetal
 def test_a_timeline_s_lines_are_those_of_one_interpreter():
     """The first that has one gives them.  Its code goes with its last timeline; records stay without a line."""

@@ -99,3 +99,52 @@ def test_what_is_wrong_is_told(said, what):
 @pytest.mark.parametrize("what", RIGHT)
 def test_of_right_kernels_nothing_is_told(said, what):
     assert said(RIGHT[what], what) is None
+
+
+# ---- handles in structures ----
+
+SCENE = """struct scene {{ float before; texture2d<float, access::{access}> image; device float *out; }};
+kernel void f(constant scene &s, texture2d<float> other, uint i [[thread_position_in_grid]]) {{
+    constexpr sampler how;
+    s.out[i] = other.read(uint2(0)).x; {what};
+}}"""
+#: access: what a kernel does by a handle.
+USES = {
+    "a read": ("read", "s.out[i] += s.image.read(uint2(i, 0)).x"),
+    "a write": ("write", "s.image.write(float4(1), uint2(i, 0))"),
+    "a sample": ("sample", "s.out[i] = s.image.sample(how, float2(0)).x"),
+    "a gradient": ("sample", "s.out[i] = s.image.sample(how, float2(0), gradient2d(float2(1), float2(1))).x"),
+    "a size": ("read", "s.out[i] = s.image.get_width()"),
+    "levels": ("read", "s.out[i] = s.image.get_num_mip_levels()"),
+}
+
+
+def by_handle(use, handle, out, resources):
+    access, what = USES[use]
+    scene = np.array([(1, handle, out.buffer.gpu_address)], dtype=[("before", "f8"), ("image", "u8"), ("out", "u8")])
+    kernel = md.kernel(METAL + SCENE.format(access=access, what=what), "f")
+    kernel(scene[0], md.texture(md.zeros((4, 4))), n=4, resources=[out, *resources])
+    return np.asarray(out)
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_handle_that_no_texture_of_the_launch_has_is_told_with_its_place(use, request):
+    texture, out = md.texture(md.ones((4, 8))), md.zeros(4)
+    by_handle(use, texture.gpu_resource_id, out, [texture])
+    does = "writes" if use == "a write" else "reads"
+    for handle in (texture.gpu_resource_id, 12345, out.buffer.gpu_address, (1 << 64) - 1):
+        with pytest.raises(md.MetalError, match=f"a thread {does} a texture by the handle 0x") as told:
+            by_handle(use, handle, md.zeros(4), [])
+        assert f"0x{handle:x}, which is none of those that the launch was given" in str(told.value)
+        assert "it is at byte 8 of buffer 0 (s): program_source:6:" in str(told.value)
+    if use not in {"a size", "levels"}:  # which are 0
+        with pytest.raises(md.MetalError, match=r"by the handle 0x0, which is none.*useResource: program_source:6:"):
+            by_handle(use, 0, md.zeros(4), [])
+    request.node.stash[plugin._reports_before] = softmetal.reports()
+
+
+def test_a_texture_of_resources_is_none_of_the_arguments(request):
+    texture, out = md.texture(md.ones((4, 8)).as_readonly()), md.zeros(4)
+    with pytest.raises(md.MetalError, match="a thread writes resource 1, which it was given to read only"):
+        by_handle("a write", texture.gpu_resource_id, out, [texture])
+    request.node.stash[plugin._reports_before] = softmetal.reports()

@@ -175,8 +175,8 @@ def test_each_kind_is_read_and_written_by_its_coordinates(kind, copy):
 
 #: kind: what a kernel asks, and what it is told.
 SIZES = {
-    "1d": ("t.get_width(), 0, 0, 0", (6, 0, 0, 0)),
-    "1d_array": ("t.get_width(), 0, 0, t.get_array_size()", (6, 0, 0, 3)),
+    "1d": ("t.get_width(), 0, t.get_num_mip_levels(), 0", (6, 0, 0, 0)),
+    "1d_array": ("t.get_width(), 0, t.get_num_mip_levels(), t.get_array_size()", (6, 0, 0, 3)),
     "2d": ("t.get_width(), t.get_height(), t.get_num_mip_levels(), is_null_texture(t)", (6, 4, 1, 0)),
     "2d_array": ("t.get_width(0), t.get_height(0), 0, t.get_array_size()", (6, 4, 0, 3)),
     "3d": ("t.get_width(), t.get_height(), t.get_depth(), 0", (6, 4, 3, 0)),
@@ -256,6 +256,29 @@ def test_what_lies_outside_is_zero_and_is_not_written():
     kernel(source)(of, into, out, threads=8)
     assert np.asarray(out)[:3].all() and not np.asarray(out)[3:].any()
     np.testing.assert_array_equal(np.asarray(into.array), values)
+    kernel(source)(texture(values[..., :2], "rg32Float"), into, out, threads=8)
+    assert np.asarray(out).tolist() == [[1, 1, 0, 4]] * 3 + [[0, 0, 0, 4]] * 5  # what the format lacks is opaque
+
+
+@pytest.mark.parametrize("kind", ["2d", "2d_array", "3d", "cube", "cube_array"])
+def test_levels_are_read_and_written(kind):
+    """Each pixel of each level; what lies beyond the last one, or beyond its sides, is dropped."""
+    shape, name, place = KINDS[kind]
+    texture = md.texture(md.zeros((*shape, 1), "float32"), kind=kind, copy=True, mip_levels="all")
+    width, height = shape[-1], shape[-2]
+    double = kernel(
+        f"""kernel void f({name}<float, access::read> t [[texture(0)]], {name}<float, access::write> u [[texture(1)]],
+        uint i [[thread_position_in_grid]]) {{
+            for (uint k = 0; k <= t.get_num_mip_levels(); k++) u.write(t.read({place}, k) * 2 + float(i + 1000 * k + t.get_width(k)), {place}, k);
+        }}"""
+    )
+    for _ in range(2):
+        double(texture, texture, threads=int(np.prod(shape)))
+    for level, found in enumerate(texture.arrays):
+        i = np.arange(np.prod(shape)).reshape(shape)
+        i = i[: max(shape[0] >> level, 1)] if kind == "3d" else i
+        i = i[..., : max(height >> level, 1), : max(width >> level, 1)]
+        np.testing.assert_array_equal(np.asarray(found)[..., 0], 3 * (i + 1000 * level + i.shape[-1]))
 
 
 def test_arrays_of_textures_and_function_constants():

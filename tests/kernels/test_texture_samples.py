@@ -1,6 +1,5 @@
 """Samples of textures in kernels against a plain reference in NumPy: filters, address modes, levels, cubes, gathers."""
 
-import ctypes
 import itertools
 
 import numpy as np
@@ -281,95 +280,92 @@ def test_slices_of_arrays_of_cubes():
     assert found.tolist() == [values[i // 2, f, int(v * 2), int(u * 2)] for i, (f, u, v) in enumerate(faces)]
 
 
-# ---- levels: of a texture that this test makes by hand, as no call makes one with levels ----
+# ---- levels ----
 
-
-class Level(ctypes.Structure):
-    _fields_ = [("offset", ctypes.c_uint64), ("row_nbytes", ctypes.c_uint64), ("image_nbytes", ctypes.c_uint64)]
-
-
-class SoftTexture(ctypes.Structure):
-    """soft_texture of softmetal_kernel.h."""
-
-    _fields_ = [
-        ("pixels", ctypes.c_void_p),
-        ("nbytes", ctypes.c_uint64),
-        *((name, ctypes.c_uint32) for name in ["type", "format", "width", "height", "depth", "slices", "levels"]),
-        ("level", Level * 15),
-    ]
-
-
-def with_levels(levels):
-    """A 2D texture of r32Float whose levels are these; its handle is its address."""
-    pixels = np.concatenate([one.ravel() for one in levels]).astype(np.float32)
-    height, width = levels[0].shape
-    made = SoftTexture(pixels.ctypes.data, pixels.nbytes, 2, 55, width, height, 1, 1, len(levels))
-    offset = 0
-    for k, one in enumerate(levels):
-        made.level[k] = Level(offset, 4 * one.shape[1], one.size * 4)
-        offset += one.size * 4
-    return made, pixels
-
-
-LEVELS = """struct Given {{ texture2d<float> t [[id(0)]]; }};
-kernel void f(constant Given &g, device const float4 *in, device float *out, uint i [[thread_position_in_grid]]) {{
-    constexpr sampler s({words});
-    float4 x = in[i]; texture2d<float> t = g.t;
-    out[i] = ({call}).x;
+#: kind: the shape before the channels; the axes of a coordinate; how a thread samples at `p`, `k` its slice; its gradient.
+LEVELED = {
+    "2d": ((5, 11), 2, "t.sample(s, p.xy, {})", "gradient2d(g.xy, h.xy)"),
+    "2d_array": ((3, 12, 7), 2, "t.sample(s, p.xy, k, {})", "gradient2d(g.xy, h.xy)"),
+    "3d": ((4, 5, 9), 3, "t.sample(s, p, {})", "gradient3d(g, h)"),
+    "cube": ((6, 9, 9), 3, "t.sample(s, p, {})", None),
+    "cube_array": ((2, 6, 8, 8), 3, "t.sample(s, p, k, {})", None),
+}
+SEVERAL = """kernel void f(texture{kind}<float> t, {sampler} device const packed_float3 *in, device float4 *out,
+                        uint i [[thread_position_in_grid]]) {{
+    {constexpr} float3 p = in[4 * i], g = in[4 * i + 1], h = in[4 * i + 2], l = in[4 * i + 3];
+    uint k = i % 3; (void)g; (void)h; (void)k; out[i] = {call};
 }}"""
 
 
-def on_levels(levels, given, words, call):
-    made, pixels = with_levels(levels)
-    out = md.zeros((len(given),))
-    handle = md.asarray(np.array([ctypes.addressof(made)], np.uint64))
-    md.kernel(METAL + LEVELS.format(words=words, call=call), "f")(handle, md.asarray(given), out, threads=len(given))
-    found = np.asarray(out).copy()
-    del pixels
-    return found
+def at_level(lod, sampler, count):
+    """(level, weight), and is it magnified?"""
+    lod, is_magnified = min(max(lod, 0), count - 1), lod <= 0
+    if sampler["mip_filter"] != "linear":
+        return [(0 if sampler["mip_filter"] == "none" else int(lod + 0.5), 1)], is_magnified
+    return [(int(lod), 1 - lod % 1), (min(int(lod) + 1, count - 1), lod % 1)], is_magnified
 
 
-@pytest.mark.needs_softmetal
-@pytest.mark.parametrize("between", ["none", "nearest", "linear"])
-def test_levels(between):
-    rng = rng_for("levels", between)
-    levels = [np.full((8 >> k, 16 >> k), 10.0**k, np.float32) for k in range(4)]
-    given = np.zeros((COUNT, 4), np.float32)
-    given[:, :2] = rng.uniform(0, 1, (COUNT, 2))
-    given[:, 2] = np.round(rng.uniform(-2, 6, COUNT), 1) + 0.03
-
-    def expected(lod):
-        lod = min(max(lod, 0), 3)
-        if between == "none":
-            return 1.0
-        if between == "nearest":
-            return 10.0 ** np.floor(lod + 0.5)
-        low = int(lod)
-        return 10.0**low * (1 - lod + low) + 10.0 ** min(low + 1, 3) * (lod - low)
-
-    words = f"mip_filter::{between}"
-    lods = given[:, 2]
-    for call, of in (
-        ("t.sample(s, x.xy, level(x.z))", lods),
-        ("t.sample(s, x.xy, bias(x.z), int2(1))", lods),
-        ("t.sample(s, x.xy, level(x.z), min_lod_clamp(1.03f))", np.maximum(lods, 1.03)),
-        ("t.sample(s, x.xy, gradient2d(float2(exp2(x.z) / 16, 0), float2(0)))", lods),
-        ("t.sample(s, x.xy, gradient2d(float2(0), float2(0, exp2(x.z) / 8)))", lods),
-        ("t.sample(s, x.xy)", np.zeros(COUNT)),
-    ):
-        found = on_levels(levels, given, words, call)
-        np.testing.assert_allclose(found, [expected(lod) for lod in of], rtol=1e-4, err_msg=call)
-    clamped = on_levels(levels, given, f"{words}, lod_clamp(0.52f, 2.03f)", "t.sample(s, x.xy, level(x.z))")
-    np.testing.assert_allclose(clamped, [expected(lod) for lod in np.clip(lods, 0.52, 2.03)], rtol=2e-3)
-    read = on_levels(levels, given, words, "t.read(uint2(i % 2, 0), uint(i % 5)) + float4(t.get_width(i % 5) * 100000)")
-    widths = [16, 8, 4, 2, 1]
-    assert read.tolist() == [(10.0 ** (i % 5) if i % 5 < 4 else 0) + widths[i % 5] * 100000 for i in range(COUNT)]
+def on_level(values, kind, i, p, axes, by, modes):
+    """A sample of one level, as one of a texture that has no other."""
+    if not kind.startswith("cube"):
+        images = slices(kind, values)
+        return reference(images[min(i % 3, len(images) - 1)], p[:axes], by == "linear", modes)
+    face, u, v = face_and_place(p.astype(np.float64))
+    cubes = values if kind == "cube_array" else values[None]
+    side = values.shape[-2]
+    return cubes[min(i % 3, len(cubes) - 1), face, min(int(v * side), side - 1), min(int(u * side), side - 1)]
 
 
-@pytest.mark.needs_softmetal
-def test_a_level_below_zero_is_magnified_and_another_one_not():
-    levels = [np.arange(16, dtype=np.float32).reshape(2, 8), np.arange(4, dtype=np.float32).reshape(1, 4)]
-    given = np.array([[0.3, 0.5, -1, 0], [0.3, 0.5, 0, 0], [0.3, 0.5, 1, 0]], np.float32)
-    words = "mag_filter::linear, min_filter::nearest, mip_filter::nearest"
-    found = on_levels(levels, given, words, "t.sample(s, x.xy, level(x.z))")
-    np.testing.assert_allclose(found, [4 + 1.9, 4 + 1.9, 1], atol=1e-4)
+def test_no_level_is_calculated_in_a_kernel():
+    """What that gives is undefined outside of fragment functions.  SPEC Metal Shading Language Specification 3.2, 6.12"""
+    for name in ("calculate_clamped_lod", "calculate_unclamped_lod"):
+        source = f"kernel void f(texture2d<float> t, sampler s, device float *x) {{ x[0] = t.{name}(s, float2(0)); }}"
+        with pytest.raises(md.CompileError, match="only a fragment function may ask for it; choose a level yourself"):
+            md.kernel(METAL + source, "f")
+
+
+@pytest.mark.parametrize("kind", LEVELED)
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.some(8)
+def test_samples_of_levels_are_the_reference(kind, seed):
+    shape, axes, call, gradient = LEVELED[kind]
+    rng = rng_for("leveled", kind, str(seed))
+    count = int(rng.integers(1, max(shape[-2:]).bit_length() + 1))
+    first = 0 if kind == "3d" else len(shape) - 2
+    shapes = [(*shape[:first], *(max(side >> level, 1) for side in shape[first:]), 4) for level in range(count)]
+    levels = [rng.random(one).astype(np.float32) for one in shapes]
+    filters, mode = ["nearest", "linear"], str(rng.choice(MODES[:3]))
+    least, most = [(0.0, 99.0), np.sort(np.round(rng.uniform(0, 4, 2), 1)) + 0.02][seed % 2]
+    sampler = {
+        "min_filter": "nearest" if gradient is None else str(rng.choice(filters)),
+        "mag_filter": "nearest" if gradient is None else str(rng.choice(filters)),
+        "mip_filter": str(rng.choice(["none", "nearest", "linear"])),
+        "address": mode,
+    }
+    given = rng.uniform(-1, 2, (COUNT, 4, 3)).astype(np.float32)
+    given[:, 3] = (np.round(rng.uniform(-2, 5, (COUNT, 3)), 1) + 0.03).astype(np.float32)
+    given[:, 1:3] *= 10 ** rng.uniform(-2, 0, (COUNT, 2, 1)).astype(np.float32)
+    options = {
+        "level(l.x)": given[:, 3, 0],
+        "bias(l.x), min_lod_clamp(l.y)": given[:, 3, :2].max(axis=1),
+        "min_lod_clamp(l.y)": np.maximum(0, given[:, 3, 1]),
+    }
+    if gradient is not None:
+        sides = np.array((shape[-1], shape[-2], shape[0])[:axes])
+        options[gradient] = np.log2(np.linalg.norm(given[:, 1:3, :axes] * sides, axis=-1).max(axis=1))
+    words = str(rng.choice(list(options)))
+    lods = np.clip(options[words].astype(float), least, most)
+    is_given = seed % 3 != 0
+    constexpr = ", ".join(f"{name}::{value}" for name, value in sampler.items()) + f", lod_clamp({least}f, {most}f)"
+    source = SEVERAL.format(
+        kind=kind, call=call.format(words), sampler="sampler s," if is_given else "",
+        constexpr="" if is_given else f"constexpr sampler s({constexpr});",
+    )  # fmt: skip
+    samplers = [md.sampler(**sampler, lod=(float(least), float(most)))] if is_given else []
+    texture, out = md.texture([md.asarray(one) for one in levels], kind=kind, copy=True), md.zeros((COUNT, 4))
+    md.kernel(METAL + source, "f")(texture, *samplers, md.asarray(given.reshape(-1, 3)), out, threads=COUNT)
+    for i, lod in enumerate(lods):
+        around, is_magnified = at_level(lod, sampler, count)
+        by = sampler["mag_filter" if is_magnified else "min_filter"]
+        expected = sum(w * on_level(levels[k], kind, i, given[i, 0], axes, by, [mode] * axes) for k, w in around if w)
+        np.testing.assert_allclose(np.asarray(out)[i], expected, atol=max(ATOL, 5e-4), err_msg=str((i, lod, sampler)))

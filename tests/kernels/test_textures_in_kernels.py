@@ -298,6 +298,10 @@ try:
 except ValueError as error:
     print(error)
 try:
+    md.texture([md.zeros((4, 8)), md.zeros((2, 4), device="metal:1")], copy=True)
+except ValueError as error:
+    print(error)
+try:
     md.texture(md.zeros((4, 8)), copy=True, stream=md.Stream("metal:1"))
 except ValueError as error:
     print(error)
@@ -311,6 +315,7 @@ def test_another_devices_texture_and_sampler_are_refused():
         *["f: argument 'x': the texture is on metal:1, the kernel on metal:0"] * 2,
         *["f: argument 's': the sampler is on metal:1, the kernel on metal:0"] * 2,
         "f: resources[0] is on metal:1, the kernel on metal:0",
+        "texture: level 1 has items of float32 on metal:1, and level 0 of float32 on metal:0",
         "texture: the stream is on metal:1, the array on metal:0",
     ]
 

@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 from held_work import held
+from machine import IS_MAC
 from objc_messages import foreign_buffer, send
 
 import metal_dlpack as md
@@ -64,15 +65,113 @@ def test_a_copy_is_apart_from_its_array():
 
 
 @pytest.mark.needs_softmetal
-def test_a_copy_waits_for_its_array_and_its_array_for_it(slow):
-    a = md.zeros((4, 4))
+def test_a_copy_waits_for_its_arrays_and_they_for_it(slow):
+    x = [md.zeros((4, 4)), md.zeros((2, 2))]
     with held(md.current_stream()):
-        a.fill(2, stream=md.current_stream())
-        texture = md.texture(a, copy=True)
-        back = texture.array
-        del texture
-    a.fill(3)
-    assert np.asarray(back).tolist() == [[2] * 4] * 4
+        for value, one in enumerate(x):
+            one.fill(value + 1, stream=md.current_stream())
+        given, made = md.texture(x, copy=True), md.texture(x[0], copy=True, mip_levels=3)
+        back = given.arrays + made.arrays
+        del given, made
+    for one in x:
+        one.fill(9)
+    assert [np.unique(np.asarray(one)).tolist() for one in back] == [[1], [2], [1], [1], [1]]
+
+
+# ---- levels ----
+
+LEVELED = [kind for kind in KINDS if kind not in {"1d", "1d_array", "buffer"}]
+
+
+def level_shapes(shape, kind):
+    """All, before the channels."""
+    first = 0 if kind == "3d" else len(shape) - 2
+    most = max(shape[first:]).bit_length()
+    return [shape[:first] + tuple(max(side >> level, 1) for side in shape[first:]) for level in range(most)]
+
+
+@pytest.mark.parametrize("kind", LEVELED)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.some(8)
+def test_the_levels_of_a_list_come_back(kind, dtype):
+    rng = np.random.default_rng(len(kind))
+    for channels in CHANNELS:
+        all_shapes = level_shapes(KINDS[kind], kind)
+        shapes = all_shapes[: rng.integers(1, len(all_shapes) + 1)]
+        last = () if channels is None else (channels,)
+        x = [pixels(shape + last, dtype, seed) for seed, shape in enumerate(shapes)]
+        given = [md.asarray(np.repeat(one, 2, axis=-1), copy=True)[..., ::2] for one in x]
+        texture = md.texture(given if rng.integers(2) else tuple(given), kind=kind, copy=True)
+        assert texture.mip_levels == len(x) and texture.shape == x[0].shape
+        assert texture.nbytes == sum(one.nbytes for one in x)
+        assert send(texture.handle, "mipmapLevelCount", result=ctypes.c_ulong) == len(x)
+        for one, back in zip(x, texture.arrays, strict=True):
+            assert back.shape == one.shape and np.array_equal(np.asarray(back), one)
+        assert np.array_equal(np.asarray(texture.array), x[0])
+
+
+#: format: the items of a pixel, how many, and by how much they may differ.
+GENERATED = {
+    "rgba32Float": ("float32", 4, {"rtol": 1e-5}),
+    "rg16Float": ("float16", 2, {"rtol": 1e-3}),
+    "r8Unorm": ("uint8", 1, {"atol": 1}),
+    "bgra8Unorm": ("uint8", 4, {"atol": 1}),
+    "rg8Snorm": ("int8", 2, {"atol": 1}),
+    "rgba16Unorm": ("uint16", 4, {"atol": 1}),
+    "rgba8Unorm_srgb": ("uint8", 4, {"atol": 1}),
+}
+
+
+def light_of(x):
+    """What sRGB's items mean; the fourth is no colour."""
+    c = x[..., :3] / 255
+    c = np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
+    return np.concatenate([255 * c, x[..., 3:]], axis=-1)
+
+
+def srgb_of(light):
+    c = light[..., :3] / 255
+    c = np.where(c < 0.0031308, 12.92 * c, 1.055 * c ** (1 / 2.4) - 0.055)
+    return np.concatenate([255 * c, light[..., 3:]], axis=-1)
+
+
+def means(x, axis):
+    """Halves of one axis, each item the mean of what it covers of it."""
+    before, side = x.shape[axis], max(x.shape[axis] // 2, 1)
+    edges = np.arange(side + 1) * before / side
+    at = np.arange(before)
+    part = np.clip(np.minimum(edges[1:, None], at + 1) - np.maximum(edges[:-1, None], at), 0, None) * side / before
+    return np.moveaxis(np.tensordot(part, x, (1, axis)), 0, axis)
+
+
+@pytest.mark.parametrize("kind", LEVELED)
+@pytest.mark.parametrize("name", GENERATED)
+@pytest.mark.some(10)
+def test_each_level_that_metal_makes_is_the_mean_of_the_one_before(kind, name):
+    """Apple says nothing of the filter; here it is the mean of areas, also where a side is odd."""
+    dtype, channels, near = GENERATED[name]
+    to_light, back = (light_of, srgb_of) if name.endswith("srgb") else (np.asarray, np.asarray)
+    rng = np.random.default_rng(len(kind + name))
+    for sides in [[8, 8], [4, 16]] if IS_MAC else rng.integers(1, 20, (3, 2)).tolist():
+        shape = KINDS[kind][:-2] + ((sides[0], sides[0]) if "cube" in kind else tuple(sides))
+        x = rng.integers(0, 100, (*shape, channels)).astype(dtype)
+        count = int(rng.integers(1, len(level_shapes(shape, kind)) + 1))
+        texture = md.texture(md.asarray(x), name, kind=kind, copy=True, mip_levels=count)
+        levels = [np.asarray(one) for one in texture.arrays]
+        assert len(levels) == count == texture.mip_levels and np.array_equal(levels[0], x)
+        for before, after in itertools.pairwise(levels):
+            mean = to_light(before.astype(float))
+            for axis in range(0 if kind == "3d" else len(shape) - 2, len(shape)):
+                mean = means(mean, axis)
+            np.testing.assert_allclose(after.astype(float), back(mean), **near)
+
+
+def test_all_levels_end_with_one_pixel():
+    texture = md.texture(md.zeros((5, 9, 4), "uint8"), "rgba8Unorm", copy=True, mip_levels="all")
+    assert [one.shape for one in texture.arrays] == [(5, 9, 4), (2, 4, 4), (1, 2, 4), (1, 1, 4)]
+    assert repr(texture) == "<metal_dlpack.Texture 2d rgba8Unorm of shape (5, 9, 4), 4 levels, on metal:0>"
+    a = md.zeros((4, 8))
+    assert all(md.texture(given, mip_levels=1).arrays == (a,) for given in (a, [a], (a,)))
 
 
 # ---- an Array's own bytes ----
@@ -165,6 +264,11 @@ def test_a_line_of_a_buffer_is_linear():
 
 # ---- what is refused ----
 
+
+def levels_of(first, *shapes, dtype="float32", **how):
+    return md.texture([md.zeros(first, dtype), *map(md.zeros, shapes)], copy=True, **how)
+
+
 REFUSED = [
     (lambda: md.texture(np.zeros((4, 4))), TypeError, r"give md\.asarray\(x\)"),
     (
@@ -193,6 +297,20 @@ REFUSED = [
     (lambda: md.texture(md.zeros((1, 16385)), copy=True), ValueError, "1 to 16384"),
     (lambda: md.texture(md.zeros((2049, 1, 1)), kind="3d", copy=True), ValueError, "depth is 2049"),
     (lambda: md.texture(md.zeros((4, 4)), copy=1), TypeError, "copy"),
+    (lambda: md.texture([]), ValueError, "the list has no Array"),
+    (lambda: md.texture([md.zeros((4, 4)), 3], copy=True), TypeError, r"each level, not int.*asarray"),
+    (lambda: md.texture([md.zeros((4, 4)), md.zeros((2, 2))]), md.CopyRequiredError, "has one level; give copy=True"),
+    (lambda: md.texture(md.zeros((4, 4)), mip_levels=2), md.CopyRequiredError, "has one level; give copy=True"),
+    (lambda: levels_of((5, 7), (3, 4)), ValueError, r"shape \(3, 4\), and behind level 0 it is \(2, 3\)"),
+    (lambda: levels_of((5, 7, 1), (2, 3)), ValueError, r"level 1 has the shape \(2, 3\).* it is \(2, 3, 1\)"),
+    (lambda: levels_of((2, 4, 4), (1, 2, 2), kind="2d_array"), ValueError, r"it is \(2, 2, 2\)"),
+    (lambda: levels_of((2, 2), (1, 1), (1, 1)), ValueError, "3 levels are asked for, 3 Arrays.*at most 2 levels"),
+    (lambda: levels_of((4,), (2,), kind="1d"), ValueError, "at most 1"),
+    (lambda: levels_of((4, 4), (2, 2), mip_levels=3), ValueError, "3 levels are asked for, 2 Arrays are given"),
+    (lambda: levels_of((4, 4), (2, 2), dtype="int32"), TypeError, "level 1 has items of float32.*level 0 of int32"),
+    (lambda: levels_of((4, 4), mip_levels=0), ValueError, "0 levels are asked for"),
+    (lambda: levels_of((4, 4), mip_levels="most"), TypeError, "mip_levels must be an int or 'all'"),
+    (lambda: md.texture(md.zeros((4, 4), "uint32"), mip_levels=2, copy=True), ValueError, "not of r32Uint"),
     (lambda: md.Texture(), TypeError, r"call texture\(array\)"),
     (lambda: md.Sampler(), TypeError, r"call sampler\(\)"),
     (lambda: md.sampler("cubic"), ValueError, "nearest, linear, not 'cubic'"),
@@ -221,6 +339,8 @@ def test_what_is_refused_says_the_way_out(at):
     [
         ("texture@1", lambda: md.texture(md.zeros((4, 4)))),
         ("texture@1", lambda: md.texture(md.zeros((4, 4)), copy=True)),
+        ("commandBuffer@2", lambda: levels_of((4, 4), (2, 2))),
+        ("commandBuffer@3", lambda: levels_of((4, 4), (2, 2)).arrays[0]),
         ("sampler@1", md.sampler),
         ("commandBuffer@1", lambda: md.texture(md.zeros((4, 4)), copy=True)),
         ("encoder@1", lambda: md.texture(md.zeros((4, 4)), copy=True).array),

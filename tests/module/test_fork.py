@@ -74,7 +74,7 @@ REFUSED = {
     "buffer": "from_handle from_host from_iosurface",
     "private_buffer": "copy_from copy_to fill",
     "sampler": "gpu_resource_id",
-    "texture": "array gpu_resource_id",
+    "texture": "array arrays gpu_resource_id",
     "stream": "__metal_stream__ from_handle record synchronize",
     "device": "current_allocated_size synchronize",
 }

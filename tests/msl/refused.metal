@@ -159,6 +159,7 @@ kernel void k(texture1d<float, access::read> t, device float *x) { x[0] = t.read
 kernel void k(texture2d_array<float, access::read> t, device float *x) { x[0] = t.read(uint2(0)).x; }
 kernel void k(texture2d<float> t, sampler s, device float *x) { x[0] = t.sample(s, uint2(0)).x; }
 kernel void k(texture2d<float> t, sampler s, device float *x) { x[0] = t.sample(float2(0), s).x; }
+kernel void k(texture2d<float> t, sampler s, device float *x) { x[0] = t.sample(s, float2(0), level(1), min_lod_clamp(1)).x; }
 kernel void k(texture2d<float> t, device float *x) { x[0] = t.get_depth(); }
 kernel void k(texture2d<float, access::read> t, device float4 *x) { x[0] = t.read(uint2(0)).xy; }
 kernel void k(texture2d<half, access::write> t) { t.write(float4(1), uint2(0)); }

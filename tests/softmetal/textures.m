@@ -200,7 +200,42 @@ CASE(slices_and_levels_are_reached_by_their_numbers)
     CHECK(as->pixels[as->level[1].offset + as->level[1].image_nbytes + 1] == 1);
 }
 
+static void
+generate(id<MTLTexture> texture)
+{
+    id<MTLCommandBuffer> commands = [open_queue() commandBuffer];
+    id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
+    [blit generateMipmapsForTexture:texture];
+    [blit endEncoding];
+    finish(commands);
+}
+
+static id<MTLTexture>
+make_leveled(MTLPixelFormat format, NSUInteger levels)
+{
+    MTLTextureDescriptor *descriptor = describe(MTLTextureType2D, format, 6, 2);
+    [descriptor setMipmapLevelCount:levels];
+    return make_texture(descriptor);
+}
+
+/* Six by two, three by one, and one pixel. */
+CASE(smaller_levels_are_the_means_of_the_larger)
+{
+    id<MTLTexture> texture = make_leveled(MTLPixelFormatR8Unorm, 3);
+    const soft_texture *as = seen(texture);
+    memcpy(as->pixels, (unsigned char[]){0, 4, 8, 8, 2, 0, 8, 8, 8, 8, 0, 2}, 12);
+    generate(texture);
+    CHECK(memcmp(as->pixels + 12, (unsigned char[]){5, 8, 1}, 3) == 0);
+    CHECK(as->pixels[15] == 5 && as->nbytes == 16); /* 14 / 3 */
+}
+
 /* ---- wrong use ---- */
+
+REPORTS_BY("texture", levels_of_a_texture_that_has_one,
+           generate(make_leveled(MTLPixelFormatR8Unorm, 1)))
+REPORTS_BY("texture", levels_of_integers, generate(make_leveled(MTLPixelFormatR8Uint, 2)))
+REPORTS_BY("texture", more_levels_than_halves,
+           CHECK(make_leveled(MTLPixelFormatR8Unorm, 4) == nil))
 
 static void
 try_copy(part part)

@@ -160,6 +160,7 @@ def complain(name, fault, call, n, before):
     has_failed = fault.has_failed()
     if isinstance(fault, MetalCalls):
         settle()
+        softmetal.configure(fail=None)  # a device that work has removed meanwhile is back
     if counted() == before:  # as a rule, and in no time
         return None, has_failed
     after = held()

@@ -255,6 +255,8 @@ def use_textures(texture: md.Texture, sampler: md.Sampler) -> None:
     assert_type((texture.width, texture.height, texture.depth, texture.nbytes), tuple[int, int, int, int])
     assert_type((texture.handle, texture.gpu_resource_id, texture.readonly), tuple[int, int, bool])
     assert_type(texture.device, md.Device)
+    assert_type((texture.arrays, texture.mip_levels), tuple[tuple[md.Array, ...], int])
+    md.texture(md.texture([texture.array], mip_levels="all", copy=True).arrays, copy=True)
     sampler = md.sampler("linear", address=("repeat", "clamp_to_edge"), lod=(0, None), compare="less", device="metal")
     assert_type((sampler.handle, sampler.gpu_resource_id, sampler.normalized), tuple[int, int, bool])
     print(texture.kind, sampler.min_filter, sampler.mag_filter, sampler.mip_filter, sampler.address, sampler.device)

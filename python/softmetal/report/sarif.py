@@ -56,7 +56,7 @@ RULES = {
         "A thread reads or writes a pixel outside of a texture.",
         "Compare the coordinates with get_width() and get_height(), also at the edges of the grid.",
     ),
-    "no-texture": ("A thread uses a texture, and none is bound.", "Bind it, or ask is_null_texture first."),
+    "no-texture": ("A handle is no texture of the launch.", "Give it in resources=, or ask is_null_texture."),
     "texture-fence": (
         "A thread reads a pixel that it has written, with no fence() between.",
         "Call fence() of the texture before the read.",

@@ -43,8 +43,9 @@ typedef struct soft_reached {
     void *address;
     soft_u64 nbytes;
     struct soft_fresh *fresh;
-    soft_u32 number; /* in reports; of a texture its index */
-    soft_u8 is_written, is_foreign, is_texture;
+    const struct soft_texture *texture; /* it may be gone; NULL: a buffer */
+    soft_u32 number;                    /* in reports; of an argument its index */
+    soft_u8 is_written, is_foreign, is_argument, pixel_nbytes;
 } soft_reached;
 
 /* A texture: what a kernel has of it is the address of this, which is its gpuResourceID.  It never changes.
@@ -251,7 +252,8 @@ typedef struct soft_runtime {
     float (*texture_level)(const soft_texture *texture, soft_floats at, soft_floats along_x,
                            soft_floats along_y);
     /* Checked images ask these before: where the pixels lie that are read, or the one that is written (`how` as
-     * of `access`), and how many bytes one has.  None lies outside; that is told. */
+     * of `access`), and how many bytes one has.  None lies outside; that is told.  With SOFT_ACCESS_FENCE no pixel
+     * is touched: whoever has a handle that is no texture's does not go on, here and with any pixel. */
     soft_u32 (*texture_look)(const soft_texture *texture, soft_u32 x, soft_u32 y, soft_u32 z,
                              soft_u32 level, soft_u32 how, const void *site, void **place);
     soft_u32 (*texture_look_around)(const soft_texture *texture, soft_u64 sampler,

@@ -112,6 +112,14 @@ SOFTMETAL_UNSEEN void ask_fence(const soft_texture *of) {
 }
 #endif
 
+/* A checked image goes no further with a handle that no texture of the launch has. */
+SOFTMETAL_INLINE const soft_texture *known(const soft_texture *of) {
+#if SOFTMETAL_LOOKS_AT_PIXELS
+    look(of, 0, 0, 0, 0, SOFT_ACCESS_FENCE, this_site());
+#endif
+    return of;
+}
+
 /* ---- one pixel, one sample ---- */
 
 SOFTMETAL_INLINE soft_pixel read_pixel(const soft_texture *of, uint x, uint y, uint z,
@@ -181,7 +189,7 @@ SOFTMETAL_UNSEEN uint levels_of(const soft_texture *of) {
 /* ---- the level that a sample is of ---- */
 
 inline constexpr soft_floats first_level = {0.0f, -3.0e38f, 0.0f, 0.0f};
-/* Any of the options that a sample takes; `Gradient` is the one of its texture. */
+/* One of the options that a sample takes; `Gradient` is the one of its texture. */
 template <class Gradient> struct chosen_level {
     Gradient gradient{0.0f, 0.0f};
     bool has_gradient = false;
@@ -191,15 +199,11 @@ template <class Gradient> struct chosen_level {
     SOFTMETAL_INLINE chosen_level(metal::bias by) : level(by.value) {}
     SOFTMETAL_INLINE chosen_level(metal::min_lod_clamp by) : least(by.value) {}
     SOFTMETAL_INLINE chosen_level(Gradient by) : gradient(by), has_gradient(true) {}
-    SOFTMETAL_INLINE chosen_level not_below(metal::min_lod_clamp by) const {
-        chosen_level it = *this;
-        it.least = by.value;
-        return it;
-    }
     SOFTMETAL_INLINE soft_floats of(const soft_texture *texture, soft_floats at) const {
         float chosen = level;
         if (has_gradient)
-            chosen = ask_level(texture, at, floats(gradient.along_x), floats(gradient.along_y));
+            chosen = ask_level(known(texture), at, floats(gradient.along_x),
+                               floats(gradient.along_y));
         return soft_floats{chosen, least, 0.0f, 0.0f};
     }
 
@@ -209,6 +213,15 @@ template <class Gradient> struct chosen_level {
     }
     SOFTMETAL_INLINE static soft_floats floats(vec<float, 3> v) {
         return soft_floats{v.x, v.y, v.z, 0.0f};
+    }
+};
+/* An option that goes with a least level. */
+template <class Gradient> struct bounded_level : chosen_level<Gradient> {
+    SOFTMETAL_INLINE bounded_level(metal::bias by) : chosen_level<Gradient>(by) {}
+    SOFTMETAL_INLINE bounded_level(Gradient by) : chosen_level<Gradient>(by) {}
+    SOFTMETAL_INLINE const bounded_level &not_below(metal::min_lod_clamp by) {
+        this->least = by.value;
+        return *this;
     }
 };
 } // namespace softmetal

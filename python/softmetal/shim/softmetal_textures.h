@@ -71,21 +71,22 @@ template <class T, metal::access A, soft_u32 type, bool is_depth> struct handle 
 };
 #define SOFTMETAL_OF this->softmetal_texture
 #define SOFTMETAL_ASKS_FOR(name, value)                                                        \
-    SOFTMETAL_INLINE uint name(uint lod = 0) const { return value(SOFTMETAL_OF, lod); }
+    SOFTMETAL_INLINE uint name(uint lod = 0) const { return value(known(SOFTMETAL_OF), lod); }
 #define SOFTMETAL_COUNTS_OF(name, value)                                                       \
     SOFTMETAL_INLINE uint name() const { return value; }
 #define SOFTMETAL_WIDTH SOFTMETAL_ASKS_FOR(get_width, width_of)
-#define SOFTMETAL_LEVELS SOFTMETAL_COUNTS_OF(get_num_mip_levels, levels_of(SOFTMETAL_OF))
-#define SOFTMETAL_SLICES SOFTMETAL_COUNTS_OF(get_array_size, slices_of(SOFTMETAL_OF))
+#define SOFTMETAL_LEVELS SOFTMETAL_COUNTS_OF(get_num_mip_levels, levels_of(known(SOFTMETAL_OF)))
+#define SOFTMETAL_NO_LEVELS SOFTMETAL_COUNTS_OF(get_num_mip_levels, 0)
+#define SOFTMETAL_SLICES SOFTMETAL_COUNTS_OF(get_array_size, slices_of(known(SOFTMETAL_OF)))
 #define SOFTMETAL_PLANE SOFTMETAL_WIDTH SOFTMETAL_ASKS_FOR(get_height, height_of)
 #define SOFTMETAL_SAMPLES_COUNT SOFTMETAL_COUNTS_OF(get_num_samples, 1)
 #define SOFTMETAL_SIZES(kind, ...)                                                             \
     template <class Base> struct sizes_##kind : Base {                                         \
         __VA_ARGS__                                                                            \
     };
-SOFTMETAL_SIZES(1d, SOFTMETAL_WIDTH SOFTMETAL_LEVELS)
+SOFTMETAL_SIZES(1d, SOFTMETAL_WIDTH SOFTMETAL_NO_LEVELS)
 SOFTMETAL_SIZES(buffer, SOFTMETAL_WIDTH)
-SOFTMETAL_SIZES(1d_array, SOFTMETAL_WIDTH SOFTMETAL_LEVELS SOFTMETAL_SLICES)
+SOFTMETAL_SIZES(1d_array, SOFTMETAL_WIDTH SOFTMETAL_NO_LEVELS SOFTMETAL_SLICES)
 SOFTMETAL_SIZES(2d, SOFTMETAL_PLANE SOFTMETAL_LEVELS)
 SOFTMETAL_SIZES(2d_array, SOFTMETAL_PLANE SOFTMETAL_LEVELS SOFTMETAL_SLICES)
 SOFTMETAL_SIZES(2d_ms, SOFTMETAL_PLANE SOFTMETAL_SAMPLES_COUNT)
@@ -93,7 +94,7 @@ SOFTMETAL_SIZES(2d_ms_array, SOFTMETAL_PLANE SOFTMETAL_SAMPLES_COUNT SOFTMETAL_S
 SOFTMETAL_SIZES(3d, SOFTMETAL_PLANE SOFTMETAL_ASKS_FOR(get_depth, depth_of) SOFTMETAL_LEVELS)
 SOFTMETAL_SIZES(cube, SOFTMETAL_PLANE SOFTMETAL_LEVELS)
 SOFTMETAL_SIZES(cube_array, SOFTMETAL_PLANE SOFTMETAL_LEVELS SOFTMETAL_COUNTS_OF(
-                                get_array_size, slices_of(SOFTMETAL_OF) / 6))
+                                get_array_size, slices_of(known(SOFTMETAL_OF)) / 6))
 
 /* ---- pixels ---- */
 
@@ -263,18 +264,28 @@ SOFTMETAL_ATOMICS(cube_array)
                 const SOFTMETAL_SAMPLE_AS(kind, take, what, 0, compared,                       \
                                           lod.of(SOFTMETAL_OF, at))                            \
                     SOFTMETAL_INLINE auto name(metal::sampler s, __VA_ARGS__,                  \
-                                               chosen_level<SOFTMETAL_GRADIENT_##kind> lod,    \
+                                               bounded_level<SOFTMETAL_GRADIENT_##kind> lod,   \
                                                metal::min_lod_clamp least                      \
                                                    SOFTMETAL_MOVE_##kind)                      \
                         const SOFTMETAL_SAMPLE_AS(kind, take, what, 0, compared,               \
                                                   lod.not_below(least).of(SOFTMETAL_OF, at))
+/* A level is computed of how coordinates differ from one fragment to the next. */
+#define SOFTMETAL_NO_LOD(name)                                                                 \
+    template <class... Where>                                                                  \
+    __attribute__((unavailable("only a fragment function may ask for it; choose a level "      \
+                               "yourself: level(), gradient2d()"))) float                      \
+    name(metal::sampler, Where...) const;
 #define SOFTMETAL_SAMPLES_ALONE(kind)                                                          \
     template <class T, bool is_depth, class Base> struct samples_##kind : Base {               \
+        SOFTMETAL_NO_LOD(calculate_clamped_lod)                                                \
+        SOFTMETAL_NO_LOD(calculate_unclamped_lod)                                              \
         SOFTMETAL_SAMPLE_FORMS(kind, sample, (given<T, is_depth>), SOFT_SAMPLE, 0.0f,          \
                                SOFTMETAL_POINT_##kind)                                         \
     };
 #define SOFTMETAL_SAMPLES(kind)                                                                \
     template <class T, bool is_depth, class Base> struct samples_##kind : Base {               \
+        SOFTMETAL_NO_LOD(calculate_clamped_lod)                                                \
+        SOFTMETAL_NO_LOD(calculate_unclamped_lod)                                              \
         SOFTMETAL_SAMPLE_FORMS(kind, sample, (given<T, is_depth>), SOFT_SAMPLE, 0.0f,          \
                                SOFTMETAL_POINT_##kind)                                         \
         SOFTMETAL_INLINE vec<T, 4> gather(metal::sampler s,                                    \

@@ -26,6 +26,7 @@
            destinationOffset:(NSUInteger)destinationOffset
       destinationBytesPerRow:(NSUInteger)destinationBytesPerRow
     destinationBytesPerImage:(NSUInteger)destinationBytesPerImage;
+- (void)generateMipmapsForTexture:(id<MTLTexture>)texture;
 - (void)fillBuffer:(id<MTLBuffer>)buffer range:(NSRange)range value:(uint8_t)value;
 - (void)updateFence:(id<MTLFence>)fence;
 - (void)waitForFence:(id<MTLFence>)fence;

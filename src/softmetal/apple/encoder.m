@@ -101,8 +101,7 @@
     command.site = _lastSite;
     if (!soft_program_add_command(&_commandBuffer->_program, [_commandBuffer openPass],
                                   command)) {
-        soft_dispatch_free(command.dispatch);
-        free(command.box);
+        soft_command_clear(&command);
         [_commandBuffer lackMemory];
     }
 }
@@ -345,6 +344,29 @@ box_nbytes(const soft_pixels *pixels, MTLSize size, const NSUInteger bytes[3])
                 isFill:NO
                    for:method];
     }
+}
+
+- (void)generateMipmapsForTexture:(id<MTLTexture>)texture
+{
+    SOFT_CALLED();
+    const char *method = "MTLBlitCommandEncoder generateMipmapsForTexture:";
+    soft_pixels *pixels =
+        [self isOpenFor:method] ? [self pixelsOf:texture for:method] : NULL;
+    if (pixels == NULL ||
+        !SOFT_DEMAND(pixels->as.levels > 1, SOFT_REPORT_TEXTURE,
+                     "-[%s]: the mipmapLevelCount (%u) must be more than 1.", method,
+                     pixels->as.levels) ||
+        !SOFT_DEMAND(pixel_format_is_generated(pixels->format), SOFT_REPORT_TEXTURE,
+                     "-[%s]: %s is not color-renderable and filterable.", method,
+                     pixels->format->name)) {
+        return;
+    }
+    [self
+        addCommand:(soft_command){.kind = SOFT_MIP,
+                                  .pixels = soft_pixels_retain(pixels),
+                                  .destination = pixels->storage,
+                                  .destination_offset = soft_pixels_offset(pixels, 0, 0, 0, 0),
+                                  .nbytes = (size_t)pixels->as.nbytes}];
 }
 
 - (void)fillBuffer:(id<MTLBuffer>)buffer range:(NSRange)range value:(uint8_t)value

@@ -87,7 +87,10 @@ are_extents_good(const char *method, MTLTextureDescriptor *descriptor)
            is_within(method, "arrayLength", [descriptor arrayLength],
                      facts.is_array ? TEXTURE_MOST_DEEP : 1) &&
            is_within(method, "mipmapLevelCount", [descriptor mipmapLevelCount],
-                     facts.is_flat ? 1 : SOFT_MOST_LEVELS) &&
+                     facts.is_flat ? 1
+                                   : texture_most_levels((unsigned)[descriptor width],
+                                                         (unsigned)[descriptor height],
+                                                         (unsigned)[descriptor depth])) &&
            SOFT_DEMAND(!facts.is_cube || [descriptor width] == [descriptor height],
                        SOFT_REPORT_TEXTURE, "-[%s]: a cube's width (%lu) is its height (%lu).",
                        method, [descriptor width], [descriptor height]);

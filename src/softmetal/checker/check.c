@@ -375,6 +375,13 @@ soft_check_count(const void *address, soft_counted *counted, const void *site)
 }
 
 SOFT_ON_FIBER void
+soft_check_texture(const soft_texture *texture, soft_u32 how, const void *site)
+{
+    need_room(current, site);
+    soft_textures_know(current, texture, how, site);
+}
+
+SOFT_ON_FIBER void
 soft_check_pixel(const soft_texture *texture, const void *place, const soft_u32 coordinates[4],
                  soft_u32 how, const void *site)
 {

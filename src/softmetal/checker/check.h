@@ -62,7 +62,9 @@ void soft_check_return(void);
 /* What soft_runtime has for checked images. */
 void soft_check_access(const void *address, soft_u64 nbytes, soft_u32 how, soft_site *site);
 void soft_check_count(const void *address, soft_counted *counted, const void *site);
-/* A pixel (x, y, z, level) is about to be touched; `place` NULL: there is none. */
+/* A texture is about to be looked into, by `how`.  Does not return where it is none of the launch's. */
+void soft_check_texture(const soft_texture *texture, soft_u32 how, const void *site);
+/* A pixel (x, y, z, level) of it is about to be touched; `place` NULL: there is none. */
 void soft_check_pixel(const soft_texture *texture, const void *place,
                       const soft_u32 coordinates[4], soft_u32 how, const void *site);
 void soft_check_texture_fence(const soft_texture *texture);

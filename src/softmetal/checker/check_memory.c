@@ -47,14 +47,11 @@ static unsigned
 alignment_of(const soft_check *check, const soft_range *range)
 {
     const soft_launch *launch = check->launch.launch;
-    uint32_t index = range->number - SOFT_FIRST_TEXTURE;
-    if (range->memory == SOFT_TEXTURE_MEMORY) {
-        const soft_texture *texture = launch->textures != NULL && index < SOFT_MOST_TEXTURES
-                                          ? launch->textures[index]
-                                          : NULL;
-        const pixel_format *format =
-            texture == NULL ? NULL : pixel_format_of_number(texture->format);
-        return format == NULL ? 1 : (unsigned)pixel_format_nbytes(format);
+    for (uint32_t i = 0; range->memory == SOFT_TEXTURE_MEMORY && i < launch->reached_count;
+         i++) {
+        if (soft_reached_number(&launch->reached[i]) == range->number) {
+            return launch->reached[i].pixel_nbytes;
+        }
     }
     const soft_argument_facts *facts =
         soft_facts_find(check->launch.image, SOFT_ARGUMENT_BUFFER, range->number);
@@ -68,7 +65,7 @@ add_reached(soft_check *check, const soft_reached *reached)
     check->ranges[check->view_count++] = (soft_range){
         .base = (uintptr_t)reached->address,
         .nbytes = reached->nbytes,
-        .memory = reached->is_texture ? SOFT_TEXTURE_MEMORY : SOFT_DEVICE_MEMORY,
+        .memory = reached->texture != NULL ? SOFT_TEXTURE_MEMORY : SOFT_DEVICE_MEMORY,
         .is_writable = reached->is_written,
         .fresh = is_fresh ? reached->fresh : NULL,
         .number = soft_reached_number(reached),
@@ -221,7 +218,7 @@ soft_memory_find(const soft_check *check, uintptr_t at, size_t nbytes, soft_u32 
                           : !is_write || (*found)->is_writable;
 }
 
-/* An address within [low, low + nbytes) that lies in memory of the kernel's: its place; NULL: there is none. */
+/* An address within [low, low + nbytes) that lies in a range: its place; NULL: there is none. */
 SOFT_ON_FIBER static const uint64_t *
 find_address(const soft_range *range, uint64_t low, uint64_t nbytes)
 {
@@ -247,13 +244,24 @@ refuse_absent(const soft_check *check, uintptr_t at, soft_finding *found)
             return false; /* some of it is resident: the access is outside of that */
         }
     }
-    for (int i = 0; nbytes > 0 && i < check->view_count; i++) {
+    if (nbytes == 0 || !soft_memory_find_address(check, base, nbytes, found)) {
+        return false;
+    }
+    found->kind = SOFT_FOUND_NOT_RESIDENT;
+    found->first = at - base;
+    found->second = nbytes;
+    return true;
+}
+
+/* Where the kernel's memory has such an address: `memory` and `offset`.  False: nowhere. */
+SOFT_ON_FIBER bool
+soft_memory_find_address(const soft_check *check, uint64_t low, uint64_t nbytes,
+                         soft_finding *found)
+{
+    for (int i = 0; i < check->view_count; i++) {
         const soft_range *range = &check->ranges[i];
-        const uint64_t *place = find_address(range, base, nbytes);
+        const uint64_t *place = find_address(range, low, nbytes);
         if (place != NULL) {
-            found->kind = SOFT_FOUND_NOT_RESIDENT;
-            found->first = at - base;
-            found->second = nbytes;
             found->memory = soft_range_found(range);
             found->offset = (int64_t)((uintptr_t)place - range->base);
             return true;

@@ -136,6 +136,8 @@ struct soft_check {
     soft_order order; /* owned */
     soft_rewrite rewrite;
     soft_findings findings;
+    const soft_texture *texture;     /* the last that was asked for, and is the launch's: ... */
+    const soft_range *texture_range; /* ... its bytes */
     soft_pixel_write pixels[SOFT_MOST_PIXELS];
     uint32_t pixel_era;
     /* Where this threadgroup has read its own memory unwritten: a bit for each read's first byte, by its distance
@@ -199,6 +201,9 @@ void soft_memory_close(soft_check *check);
 /* What an access is part of; NULL: of memory that all may read.  False: it may not be made. */
 bool soft_memory_find(const soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how,
                       const soft_range **found);
+/* Where the kernel's memory has an address within [low, low + nbytes): `memory` and `offset`.  False: nowhere. */
+bool soft_memory_find_address(const soft_check *check, uint64_t low, uint64_t nbytes,
+                              soft_finding *found);
 /* Return why such an access is refused. */
 soft_finding soft_memory_refuse(const soft_check *check, uintptr_t at, size_t nbytes,
                                 soft_u32 how);
@@ -269,6 +274,10 @@ soft_given_has_gaps(const soft_range *range)
 }
 
 /* ---- check_textures.c: pixels that a kernel asks for ---- */
+
+/* The running thread has a texture: does not return where it is none of the launch's. */
+void soft_textures_know(soft_check *check, const soft_texture *texture, soft_u32 how,
+                        const void *site);
 
 /* The running thread asks for a pixel (x, y, z, level); `place` 0: there is none. */
 void soft_textures_touch(soft_check *check, const soft_texture *texture, uintptr_t place,

@@ -11,56 +11,15 @@
 
 #include "arithmetic/pixel_format.h"
 
-static const soft_range *
-range_of(const soft_check *check, const soft_texture *texture)
-{
-    for (int i = 0; texture != NULL && i < check->view_count; i++) {
-        const soft_range *range = &check->ranges[i];
-        if (range->memory == SOFT_TEXTURE_MEMORY && range->base == (uintptr_t)texture->pixels) {
-            return range;
-        }
-    }
-    return NULL;
-}
-
-/* The one texture of the kernel that nothing is bound to; not known where there are several. */
-static soft_found_memory
-missing_texture(const soft_check *check)
-{
-    const soft_image *image = check->launch.image;
-    const soft_launch *launch = check->launch.launch;
-    soft_found_memory found = {.is_known = false};
-    for (uint32_t i = 0; i < image->argument_count; i++) {
-        const soft_argument_facts *facts = &image->arguments[i];
-        bool is_missing = facts->kind == SOFT_ARGUMENT_TEXTURE &&
-                          (launch->textures == NULL || launch->textures[facts->index] == NULL);
-        if (is_missing && found.is_known) {
-            return (soft_found_memory){.is_known = false};
-        }
-        if (is_missing) {
-            found = (soft_found_memory){.is_known = true,
-                                        .is_device = true,
-                                        .number = SOFT_FIRST_TEXTURE + facts->index};
-        }
-    }
-    return found;
-}
-
 static soft_finding
 refuse(const soft_check *check, const soft_texture *texture, const soft_u32 at[4],
        bool is_write)
 {
-    if (texture == NULL) {
-        return (soft_finding){.kind = SOFT_FOUND_NO_TEXTURE, .memory = missing_texture(check)};
-    }
     soft_finding found = {.kind = SOFT_FOUND_PIXEL,
+                          .memory = soft_range_found(check->texture_range),
                           .first = at[0] | (uint64_t)at[1] << 32,
                           .second = at[2] | (uint64_t)at[3] << 32,
                           .is_advice = !is_write};
-    const soft_range *range = range_of(check, texture);
-    if (range != NULL) {
-        found.memory = soft_range_found(range);
-    }
     if (at[3] < texture->levels) {
         found.sides[0] = texture_side(texture->width, at[3]);
         found.sides[1] = texture_side(texture->height, at[3]);
@@ -68,6 +27,32 @@ refuse(const soft_check *check, const soft_texture *texture, const soft_u32 at[4
             texture->slices > 1 ? texture->slices : texture_side(texture->depth, at[3]);
     }
     return found;
+}
+
+/* A structure may hold any number instead. */
+SOFT_ON_FIBER void
+soft_textures_know(soft_check *check, const soft_texture *texture, soft_u32 how,
+                   const void *site)
+{
+    const soft_launch *launch = check->launch.launch;
+    if (texture == NULL ? (how & SOFT_ACCESS_FENCE) != 0 : texture == check->texture) {
+        return; /* NULL has no sides */
+    }
+    for (uint32_t i = 0; texture != NULL && i < launch->reached_count; i++) {
+        if (launch->reached[i].texture == texture) {
+            check->texture = texture;
+            check->texture_range =
+                &check->ranges[(soft_u32)check->view_count - launch->reached_count + i];
+            return;
+        }
+    }
+    soft_finding found = {.kind = SOFT_FOUND_NO_TEXTURE,
+                          .first = (uintptr_t)texture,
+                          .is_write = {(how & SOFT_ACCESS_WRITE) != 0}};
+    if (texture != NULL) { /* else it may stand in many places */
+        (void)soft_memory_find_address(check, found.first, 1, &found);
+    }
+    soft_check_stop_at(check, found, site);
 }
 
 /* Unless it is known of these instructions; the last place is for what stops the launch. */
@@ -86,11 +71,10 @@ add(soft_check *check, soft_finding *found)
 }
 
 static void
-look_for_fence(soft_check *check, const soft_texture *texture, uintptr_t place,
-               const soft_pixel_write *write, const void *site)
+look_for_fence(soft_check *check, uintptr_t place, const soft_pixel_write *write,
+               const void *site)
 {
-    const soft_range *range = range_of(check, texture);
-    if (range == NULL || write->at != place || write->era != check->pixel_era ||
+    if (write->at != place || write->era != check->pixel_era ||
         write->thread != check->watch->thread) {
         return;
     }
@@ -100,8 +84,8 @@ look_for_fence(soft_check *check, const soft_texture *texture, uintptr_t place,
                soft_at_thread(check, write->thread, site)},
         .count = 2,
         .is_write = {true, false},
-        .memory = soft_range_found(range),
-        .offset = (int64_t)(place - range->base),
+        .memory = soft_range_found(check->texture_range),
+        .offset = (int64_t)(place - check->texture_range->base),
         .nbytes = 1,
     };
     add(check, &found);
@@ -122,7 +106,7 @@ soft_textures_touch(soft_check *check, const soft_texture *texture, uintptr_t pl
     }
     soft_pixel_write *write = &check->pixels[place * 0x9E3779B1u % SOFT_MOST_PIXELS];
     if (!is_write) {
-        look_for_fence(check, texture, place, write, site);
+        look_for_fence(check, place, write, site);
     }
     else if (!(how & SOFT_ACCESS_ATOMIC)) {
         *write = (soft_pixel_write){.at = place,

@@ -242,15 +242,28 @@ describe_pixel(const soft_finding *finding, const char *name, char text[SOFT_TEX
 }
 
 static void
+describe_handle(const soft_finding *finding, const char *name, char text[SOFT_TEXT_NBYTES])
+{
+    char place[NAME_NBYTES + 30] = "";
+    if (finding->memory.is_known) {
+        snprintf(place, sizeof place, "; it is at byte %zu of %s", (size_t)finding->offset,
+                 name);
+    }
+    snprintf(
+        text, SOFT_TEXT_NBYTES,
+        "a thread %s a texture by the handle 0x%zx, which is none of those that the launch "
+        "was given: as arguments, in resources=, in Metal useResource%s",
+        finding->is_write[0] ? "writes" : "reads", (size_t)finding->first, place);
+}
+
+static void
 describe_texture(const soft_finding *finding, const char *name, char text[SOFT_TEXT_NBYTES])
 {
     if (finding->kind == SOFT_FOUND_PIXEL) {
         describe_pixel(finding, name, text);
     }
     else if (finding->kind == SOFT_FOUND_NO_TEXTURE) {
-        snprintf(text, SOFT_TEXT_NBYTES, "a thread %s %s, and no texture is bound there",
-                 finding->is_write[0] ? "writes" : "reads",
-                 finding->memory.is_known ? name : "a texture");
+        describe_handle(finding, name, text);
     }
     else {
         snprintf(text, SOFT_TEXT_NBYTES,

@@ -114,7 +114,7 @@ const soft_argument_facts *soft_facts_find(const soft_image *image, soft_argumen
 static inline uint32_t
 soft_reached_number(const soft_reached *reached)
 {
-    return (reached->is_texture ? SOFT_FIRST_TEXTURE : SOFT_FIRST_RESOURCE) + reached->number;
+    return (reached->is_argument ? SOFT_FIRST_TEXTURE : SOFT_FIRST_RESOURCE) + reached->number;
 }
 
 static inline bool

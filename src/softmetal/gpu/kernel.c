@@ -135,7 +135,8 @@ resource_of(const soft_pixels *pixels, bool is_written)
                            .offset = soft_pixels_offset(pixels, 0, 0, 0, 0),
                            .nbytes = (size_t)pixels->as.nbytes,
                            .is_written = is_written,
-                           .is_texture = true};
+                           .pixel_nbytes = (unsigned)pixel_format_nbytes(pixels->format),
+                           .texture = &pixels->as};
 }
 
 bool
@@ -159,6 +160,7 @@ soft_dispatch_reached(const soft_dispatch *dispatch, size_t at)
     const soft_texture_use *use = &dispatch->textures.uses[at - dispatch->resource_count];
     soft_resource resource = resource_of(use->pixels, use->is_written);
     resource.number = use->index;
+    resource.is_argument = true;
     return resource;
 }
 
@@ -315,7 +317,9 @@ list_reached(const soft_dispatch *dispatch, soft_reached *reached)
             .number = from.number,
             .is_written = from.is_written,
             .is_foreign = from.storage->is_foreign,
-            .is_texture = from.is_texture,
+            .texture = from.texture,
+            .is_argument = from.is_argument,
+            .pixel_nbytes = (soft_u8)from.pixel_nbytes,
         };
         is_fresh = is_fresh || reached[i].fresh != NULL;
     }

@@ -44,8 +44,9 @@ typedef struct soft_argument {
 typedef struct soft_resource {
     soft_storage *storage; /* borrowed from the program's `bound` */
     size_t offset, nbytes; /* the part that is meant */
-    unsigned number;
-    bool is_written, is_texture;
+    unsigned number, pixel_nbytes;
+    bool is_written, is_argument;
+    const soft_texture *texture; /* it may be gone; NULL: a buffer */
 } soft_resource;
 
 typedef struct soft_dispatch {

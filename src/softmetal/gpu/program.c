@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "softmetal/host.h"
+#include "softmetal/kernels/texture.h"
 
 #define LOOK_BACK 16 /* how many bound storages are compared before one is bound twice */
 
@@ -65,6 +66,14 @@ soft_command_storage(const soft_command *command, int index, bool *is_written)
     }
     *is_written = index == 0;
     return index == 0 ? command->destination : command->source;
+}
+
+void
+soft_command_clear(const soft_command *command)
+{
+    soft_dispatch_free(command->dispatch);
+    free(command->box);
+    soft_pixels_release(command->pixels);
 }
 
 bool
@@ -139,8 +148,7 @@ soft_program_clear(soft_program *program)
         soft_event_release(pass->event);
         free(pass->known);
         for (size_t command = 0; command < pass->command_count; command++) {
-            soft_dispatch_free(pass->commands[command].dispatch);
-            free(pass->commands[command].box);
+            soft_command_clear(&pass->commands[command]);
         }
         free(pass->commands);
     }
@@ -190,6 +198,15 @@ copy_rows(const soft_command *command)
     }
 }
 
+static void
+generate(const soft_pixels *pixels)
+{
+    soft_texture_generate(&pixels->as);
+    size_t first = (size_t)pixels->as.level[1].offset;
+    soft_storage_written(pixels->storage, soft_pixels_offset(pixels, 1, 0, 0, 0),
+                         (size_t)pixels->as.nbytes - first);
+}
+
 static soft_run_end
 move_bytes(const soft_command *command, char **text)
 {
@@ -201,6 +218,7 @@ move_bytes(const soft_command *command, char **text)
                              command->nbytes);
         break;
     case SOFT_COPY_BOX: copy_rows(command); break;
+    case SOFT_MIP: generate(command->pixels); break;
     case SOFT_FILL:
         memset(command->destination->bytes + command->destination_offset, command->value,
                command->nbytes);

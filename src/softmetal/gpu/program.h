@@ -18,7 +18,7 @@
 #include "softmetal/gpu/kernel.h"
 #include "softmetal/gpu/soft_storage.h"
 
-typedef enum { SOFT_COPY, SOFT_COPY_BOX, SOFT_FILL, SOFT_DISPATCH } soft_command_kind;
+typedef enum { SOFT_COPY, SOFT_COPY_BOX, SOFT_FILL, SOFT_MIP, SOFT_DISPATCH } soft_command_kind;
 
 /* What a copy to or from a texture moves: rows that lie apart. */
 typedef struct soft_box {
@@ -35,6 +35,7 @@ typedef struct soft_command {
     const soft_call_site *site; /* who encoded it: borrowed for ever; NULL: not known */
     soft_dispatch *dispatch;    /* owned; a dispatch has this instead of buffers and bytes */
     soft_box *box;              /* owned; of SOFT_COPY_BOX, which has no nbytes */
+    soft_pixels *pixels;        /* owned (+1); of SOFT_MIP, whose destination has them */
 } soft_command;
 
 /* A program is a list of passes, in the order in which they were encoded:
@@ -92,6 +93,9 @@ void soft_program_clear(soft_program *program);
  * may be NULL. */
 soft_storage *soft_command_storage(const soft_command *command, int index, bool *is_written);
 int soft_command_storage_count(const soft_command *command);
+
+/* Lets go of what it owns. */
+void soft_command_clear(const soft_command *command);
 
 typedef enum { SOFT_RUN_DONE, SOFT_RUN_BUFFER_GONE, SOFT_RUN_KERNEL_STOPPED } soft_run_end;
 

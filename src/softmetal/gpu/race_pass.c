@@ -61,8 +61,8 @@ soft_race_use_at(const soft_command *command, int index, soft_race_use *use)
     else if (is_dispatch) {
         soft_resource resource =
             soft_dispatch_reached(dispatch, (size_t)(index - dispatch->count));
-        begin = resource.is_texture ? resource.offset : begin;
-        end = resource.is_texture ? begin + resource.nbytes : end;
+        begin = resource.texture != NULL ? resource.offset : begin;
+        end = resource.texture != NULL ? begin + resource.nbytes : end;
     }
     else if (!is_dispatch) {
         begin = is_written ? command->destination_offset : command->source_offset;

@@ -6,6 +6,8 @@
  *       │                texture_cube.c: cubes
  *       ▼
  *     texture_pixels.c   where a pixel lies, and its bytes as four channels
+ *       ▲
+ *     texture_mipmaps.c  the smaller levels
  *
  * Owns:    nothing; textures are the launch's.
  * Calls:   arithmetic/pixel_format.h, checker/check.h.
@@ -106,5 +108,10 @@ soft_pixel soft_texture_sample(const soft_texture *texture, soft_u64 sampler, so
                                soft_floats level, soft_u32 slice, soft_u32 how);
 float soft_texture_level(const soft_texture *texture, soft_floats at, soft_floats along_x,
                          soft_floats along_y);
+
+/* ---- texture_mipmaps.c ---- */
+
+/* All levels but the first, of a format whose pixels are floats. */
+void soft_texture_generate(const soft_texture *texture);
 
 #endif /* SOFT_TEXTURE_H */

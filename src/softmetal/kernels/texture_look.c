@@ -15,6 +15,11 @@ soft_texture_look(const soft_texture *texture, soft_u32 x, soft_u32 y, soft_u32 
                   soft_u32 level, soft_u32 how, const void *site, void **place)
 {
     const soft_u32 coordinates[4] = {x, y, z, level};
+    soft_check_texture(texture, how, site);
+    *place = NULL;
+    if ((how & SOFT_ACCESS_FENCE) != 0) {
+        return 0;
+    }
     *place = soft_texture_pixel(texture, x, y, z, level);
     soft_check_pixel(texture, *place, coordinates, how, site);
     return *place == NULL ? 0 : nbytes_of(texture);
@@ -27,6 +32,7 @@ soft_texture_look_around(const soft_texture *texture, soft_u64 sampler, soft_flo
 {
     static const soft_u32 none[4] = {0};
     soft_texels found;
+    soft_check_texture(texture, 0, site);
     soft_texture_find(texture, sampler, at, level, slice, how, &found);
     *count = 0;
     for (soft_u32 i = 0; i < found.count; i++) {
@@ -35,9 +41,6 @@ soft_texture_look_around(const soft_texture *texture, soft_u64 sampler, soft_flo
             soft_check_pixel(texture, places[*count], none, 0, site);
             *count += 1;
         }
-    }
-    if (texture == NULL) {
-        soft_check_pixel(texture, NULL, none, 0, site);
     }
     return nbytes_of(texture);
 }

@@ -214,7 +214,11 @@ soft_texture_read(const soft_texture *texture, soft_u32 x, soft_u32 y, soft_u32 
 {
     const pixel_format *format = soft_texture_format(texture);
     const soft_u8 *bytes = format == NULL ? NULL : find(texture, format, x, y, z, level);
-    return bytes == NULL ? (soft_pixel){0, 0, 0, 0} : soft_texture_decode(format, bytes);
+    soft_pixel outside = {0, 0, 0, 0};
+    if (bytes != NULL) {
+        return soft_texture_decode(format, bytes);
+    }
+    return format == NULL ? outside : soft_texture_complete(format, outside);
 }
 
 void
