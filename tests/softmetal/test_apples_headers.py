@@ -40,27 +40,86 @@ def test_the_references_are_read_in_full():
     assert len(reference.compiled_protocols()) > 80
 
 
-def test_what_apple_has_otherwise_or_has_not_is_a_difference(ours):
-    buffer, protocol = ours.kinds["MTLBuffer"], ours.protocols["MTLCommandQueue"]
-    changes = [
-        (ours.kinds["class NSString"].parents, 0, "NSWrong"),
-        (buffer.methods["-contents"].__dict__, "result", "void **"),
+# ---- would it fail?  Every single declaration, changed in turn ----
+
+
+def has_difference(ours) -> bool:
+    return compare.unknown(compare.every_difference(ours)) != []
+
+
+def wrong_kinds(ours):
+    """Each: a label, and (object, key, wrong value) to put into a dict or a list."""
+    for kind in ours.kinds.values():
+        for i in range(len(kind.parents)):
+            yield f"{kind.name}'s parent", kind.parents, i, "NSWrong"
+        for key, method in kind.methods.items():
+            yield f"{kind.name} {key}'s result", method.__dict__, "result", "void **"
+            yield f"{kind.name} {key}'s arity", method.__dict__, "arguments", [*method.arguments, "int"]
+            for i in range(len(method.arguments)):
+                yield f"{kind.name} {key}'s argument {i}", method.arguments, i, "void **"
+
+
+def wrong_values(ours):
+    for name, (_, values) in ours.enums.items():
+        yield name, ours.enums, name, ("NSWrong", values)
+        for constant, value in values.items():
+            yield constant, values, constant, value + 1
+    for table in (ours.macros, ours.typedefs, ours.variables):
+        for name, value in table.items():
+            yield name, table, name, value + 1 if isinstance(value, int) else "void **"
+    for name, fields in ours.structs.items():
+        yield name, ours.structs, name, [*fields[1:], ("wrong", fields[0][1])]
+    for name, function in ours.functions.items():
+        yield name, function.__dict__, "result", "BOOL"
+        yield name, function.__dict__, "result_is_owned", not function.result_is_owned
+        yield name, function.__dict__, "arguments", [*function.arguments, "NSUInteger"]
+
+
+def wrong_protocols(ours):
+    for name in set(ours.protocols) & set(
+        reference.compiled_protocols()
+    ):  # metal-cpp's declarations speak for the others
+        protocol = ours.protocols[name]
+        for key, types in protocol.methods.items():
+            yield f"{protocol.name} {key} compiled", protocol.methods, key, "f" + types[1:]
+            yield f"{protocol.name} {key} compiled", protocol.methods, key, types + "f"
+            yield f"{protocol.name} {key} optional", protocol.__dict__, "optional", protocol.optional ^ {key}
+        for name, attributes in protocol.properties.items():
+            yield f"{protocol.name}.{name} compiled", protocol.properties, name, attributes + ",&"
+
+
+def test_no_declaration_can_change_unnoticed():
+    ours = declared.read(clang.SOFTMETAL)
+    for source in (wrong_kinds, wrong_values, wrong_protocols):
+        missed, count = [], 0
+        for label, place, key, wrong in list(source(ours)):
+            right, place[key] = place[key], wrong
+            if not has_difference(ours):
+                missed.append(label)
+            place[key] = right
+            count += 1
+        assert missed == []
+        assert count > 50
+    assert compare.differences(ours) == []
+
+
+def test_every_name_must_exist(ours):
+    """An addition that Apple's headers do not have is found, whatever it is."""
+    buffer = ours.kinds["MTLBuffer"]
+    additions = [
+        (ours.kinds, "MTLQueue", declared.Kind("MTLQueue", True, ["NSObject"])),
         (buffer.methods, "-bytes", declared.Method("void *", [])),
-        (ours.enums["MTLStorageMode"][1], "MTLStorageModePrivate", 4),
-        (ours.macros, "MTLResourceStorageModeMask", 15),
-        (ours.typedefs, "MTLGPUAddress", "void *"),
-        (ours.structs, "_MTLPair", [("first", "NSUInteger")]),
+        (buffer.methods, "-setPurgeableState:count:", declared.Method("void", ["NSUInteger", "NSUInteger"])),
+        (ours.enums, "MTLMode", ("NSUInteger", {})),
+        (ours.enums["MTLStorageMode"][1], "MTLStorageModeRemote", 4),
+        (ours.functions, "MTLCreateDevice", declared.Function("id<MTLDevice>", [], True)),
         (ours.variables, "MTLErrorDomain", "const NSErrorDomain"),
-        (ours.functions["MTLCreateSystemDefaultDevice"].__dict__, "result_is_owned", False),
-        (protocol.methods, "-commandBuffer", "v16@0:8"),
+        (ours.typedefs, "MTLBytes", "void *"),
+        (ours.structs, "_MTLPair", [("first", "NSUInteger")]),
+        (ours.macros, "MTLResourceModeMask", 15),
     ]
-    for table, key, wrong in changes:
-        is_there = isinstance(table, list) or key in table
-        right = table[key] if is_there else None
-        table[key] = wrong
-        assert compare.unknown(compare.every_difference(ours)) != [], key
-        if is_there:
-            table[key] = right
-        else:
-            del table[key]
+    for table, name, value in additions:
+        table[name] = value
+        assert has_difference(ours), name
+        del table[name]
     assert compare.differences(ours) == []

@@ -1,6 +1,7 @@
 """Who needs whom in src/ and python/: by the #include lines, by the symbols that the linker joins, by Python's imports.
 
-A room is a file with its header: `metal/storage` is storage.c and storage.h.
+A room is a file with its header: `metal/storage` is storage.c and storage.h.  tests/house/test_graph.py shows that
+each of the three graphs finds what it should.
 """
 
 import ast
