@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from . import declarators
-from .attributes import is_attribute
 from .declarators import CLASS_KEYS, Declarator, Declared
 from .tokens import Tokens
 
@@ -275,13 +274,5 @@ def _name_of_class(tokens: Tokens, declaration: Declaration) -> str:
     at, _ = after_template(tokens, declaration.first)
     while at < declaration.head_end and words[at] not in CLASS_KEYS:
         at += 1
-    at += 1
-    while at < declaration.head_end:
-        if is_attribute(tokens, at) or words[at] == "(":
-            at = tokens.partner[at]
-        elif words[at].isidentifier() and words[at] not in CLASS_KEYS | {"alignas", "__attribute__"}:
-            return words[at]
-        elif words[at] in {"{", ":"}:
-            break
-        at += 1
-    return ""
+    name = words[declarators.name_of_class(tokens, at)]
+    return name if name.isidentifier() else ""

@@ -167,13 +167,18 @@ def _after_name(tokens: Tokens, at: int) -> int:
     return at
 
 
-def _after_class(tokens: Tokens, at: int) -> int:
-    """`struct S`, `struct S : B { ... }`, `enum class E : int { ... }`."""
-    words = tokens.words
-    while words[at] in CLASS_KEYS:
+def name_of_class(tokens: Tokens, at: int) -> int:
+    """The name behind `struct`, `enum class` and their attributes, or what stands there instead."""
+    while tokens.words[at] in CLASS_KEYS:
         at += 1
     while (behind := after_attribute(tokens, at)) > at:
         at = behind
+    return at
+
+
+def _after_class(tokens: Tokens, at: int) -> int:
+    """`struct S`, `struct S : B { ... }`, `enum class E : int { ... }`."""
+    words, at = tokens.words, name_of_class(tokens, at)
     if words[at].isidentifier() or words[at] == "::":
         at = _after_name(tokens, at)
     body = at
