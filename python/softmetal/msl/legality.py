@@ -68,6 +68,10 @@ _MIXED = (
     "expecting input declarations with either all scalar types or all vector types with the same number of elements: "
     "'{0}' is of type '{1}' and '{2}' of type '{3}'"
 )
+_STATIC = (
+    "variables in function scope cannot be declared static: leave 'static' out, "
+    "or write 'constant' after it for what never changes"
+)
 _HAS_A_VALUE = (
     "a function constant cannot have an initial value: leave it out, and ask is_function_constant_defined(name) "
     "where there may be none"
@@ -88,14 +92,17 @@ def refuse(
     entries: functions that are kernels.  shared: the statements that declare threadgroup memory.  named: what each name
     declares.
     """
+    types = _TYPES | {one.name(tokens) for one in declared if one.kind == CLASS and not one.is_template} - {""}
+    # The word, and the names of types that are themselves in constant memory.
+    constants = {"constant", *(name for name, kind, _ in declarations.aliases(tokens) if "constant" in kind.spaces)}
     found = [
         *_refused_words(tokens),
-        *_refused_variables(tokens, declared),
-        *_refused_statics(tokens, declared, shared),
-        *_refused_locals(tokens, declared),
+        *_refused_variables(tokens, declared, constants),
+        *_refused_statics(tokens, declared, constants, shared),
+        *_refused_locals(tokens, declared, types),
         *_refused_functions(tokens, declared),
         *_called_kernels(tokens, declared, entries),
-        *_unqualified_pointers(tokens, declared),
+        *_unqualified_pointers(tokens, types),
     ]
     integers = Integers(tokens, declared)
     for entry in entries:
@@ -125,14 +132,9 @@ def _is_label(tokens: Tokens, at: int) -> bool:
     return words[at + 2].startswith('"air.') and words[tokens.partner[at + 1] + 1] in {";", "{", "__attribute__"}
 
 
-def _constants(tokens: Tokens) -> set[str]:
-    """The word, and the names of types that are themselves in constant memory."""
-    named = {name for name, kind, _ in declarations.aliases(tokens) if "constant" in kind.spaces}
-    return {"constant", *named}
-
-
-def _refused_variables(tokens: Tokens, declared: list[Declaration]) -> Iterator[tuple[int, str]]:
-    constants = _constants(tokens)
+def _refused_variables(
+    tokens: Tokens, declared: list[Declaration], constants: set[str]
+) -> Iterator[tuple[int, str]]:
     for one in declared:
         if one.kind == OTHER and tokens.words[one.head_end] in {"=", "{"}:
             its = attributes.within(tokens, one.first, one.head_end)
@@ -148,37 +150,37 @@ def _refused_variables(tokens: Tokens, declared: list[Declaration]) -> Iterator[
             yield one.first, text
 
 
-def _refused_statics(tokens: Tokens, declared: list[Declaration], shared: list[Statement]) -> Iterator[tuple[int, str]]:
+def _within_functions(
+    tokens: Tokens, declared: list[Declaration], wanted: set[str]
+) -> Iterator[tuple[Declaration, list[int]]]:
+    """The functions in whose bodies these words stand, and where."""
+    for one in every(declared):
+        if one.kind == FUNCTION and one.body is not None:
+            if places := [at for at in range(one.body, one.last) if tokens.words[at] in wanted]:
+                yield one, places
+
+
+def _refused_statics(
+    tokens: Tokens, declared: list[Declaration], constants: set[str], shared: list[Statement]
+) -> Iterator[tuple[int, str]]:
     """What a function keeps between two calls; a constant it may have, and threadgroup memory is no thread's."""
     words = tokens.words
-    of_functions = [one for one in every(declared) if one.kind == FUNCTION and one.body is not None]
-    constants = _constants(tokens)
-    for at in [at for at, word in enumerate(words) if word == "static"]:
-        if not any(one.body < at < one.last for one in of_functions if one.body is not None):
-            continue
+    for at in [at for _, places in _within_functions(tokens, declared, {"static"}) for at in places]:
         first, opening = declarations.statement(tokens, at)
         end = next(end for end in range(at, len(words)) if words[end] in {";", "=", "{", "(", "}", ""})
         is_shared = any(one.declared.first <= at < one.end for one in shared)
         is_member = declarations.is_class_body(tokens, opening)
         if words[end] != "(" and constants.isdisjoint(words[first:end]) and not is_shared and not is_member:
-            yield (
-                at,
-                (
-                    "variables in function scope cannot be declared static: leave 'static' out, "
-                    "or write 'constant' after it for what never changes"
-                ),
-            )
+            yield at, _STATIC
 
 
-def _refused_locals(tokens: Tokens, declared: list[Declaration]) -> Iterator[tuple[int, str]]:
+def _refused_locals(tokens: Tokens, declared: list[Declaration], types: set[str]) -> Iterator[tuple[int, str]]:
     """A function's own variable is in device memory, or in constant memory with what a parameter says."""
     words = tokens.words
-    types = _names_of_types(tokens, declared)
-    for one in every(declared):
-        if one.kind != FUNCTION or one.body is None or one.parameters is None:
-            continue
+    for one, places in _within_functions(tokens, declared, {"device", "constant"}):
+        assert one.parameters is not None
         names = declarators.names_of_parameters(tokens, one.parameters)
-        for at in [at for at in range(one.body, one.last) if words[at] in {"device", "constant"}]:
+        for at in places:
             for variable in _variables_in(tokens, at, types):
                 value = range(variable.value, variable.end)
                 if words[at] == "device":
@@ -227,37 +229,27 @@ def _called_kernels(
                 yield at, f"a kernel cannot call a kernel: let both call a function with what '{tokens.words[at]}' does"
 
 
-def _names_of_types(tokens: Tokens, declared: list[Declaration]) -> set[str]:
-    return _TYPES | {one.name(tokens) for one in declared if one.kind == CLASS and not one.is_template} - {""}
-
-
-def _unqualified_pointers(tokens: Tokens, declared: list[Declaration]) -> Iterator[tuple[int, str]]:
+def _unqualified_pointers(tokens: Tokens, types: set[str]) -> Iterator[tuple[int, str]]:
     """`float *p`: which memory it leads to is not known."""
     words = tokens.words
-    types = _names_of_types(tokens, declared)
+    specifiers = types | _SPECIFIERS
     for at, word in enumerate(words):
-        if word not in {"*", "&", "&&"} or not _is_declarator(words[at + 1]):
-            continue
-        innermost = _innermost_pointer(words, at)
-        specifiers = list(_specifiers(words, innermost, types))
-        before = words[innermost - len(specifiers) - 1]
-        if types.isdisjoint(specifiers) or before not in _BEFORE_A_DECLARATION:
+        if word not in {"*", "&", "&&"} or not (words[at + 1].isidentifier() or words[at + 1] == ")"):
+            continue  # it ends no declaration's or cast's type; a comma may be a template's
+        first = at
+        while words[first - 1] in specifiers or (first > 1 and not words[first - 1]):  # `coherent(device)` is dropped
+            first -= 1
+        innermost = next(place for place in range(first, at + 1) if words[place] in {"*", word})
+        if types.isdisjoint(words[first:innermost]) or words[first - 1] not in _BEFORE_A_DECLARATION:
             continue
         if innermost < at:
-            if word == "*":  # a reference to a pointer is taken: MLX's kernels have `const device T *&x`
-                yield at, _POINTER_TO_POINTER
-            continue
-        if not SPACES.isdisjoint(specifiers):
-            continue
-        kind = "pointer" if word == "*" else "reference"
-        shown = [one for one in reversed(specifiers) if one in types or one in {"const", "volatile"}]
-        yield (
-            at,
-            (
-                f"{kind} type must have explicit address space qualifier: "
-                f"write 'device {joined(shown)} {word}', or thread, threadgroup or constant"
-            ),
-        )
+            if word == "*" and SPACES.isdisjoint(words[innermost:at]):
+                yield at, _POINTER_TO_POINTER  # a reference to one is taken: MLX's kernels have `const device T *&x`
+        elif SPACES.isdisjoint(words[first:at]):
+            kind = "pointer" if word == "*" else "reference"
+            shown = [one for one in words[first:at] if one in types or one in {"const", "volatile"}]
+            text = f"write 'device {joined(shown)} {word}', or thread, threadgroup or constant"
+            yield at, f"{kind} type must have explicit address space qualifier: {text}"
 
 
 _POINTER_TO_POINTER = (
@@ -265,27 +257,7 @@ _POINTER_TO_POINTER = (
     "as in 'device float *thread *'"
 )
 _BEFORE_A_DECLARATION = {"(", ",", ";", "{", "}", ""}
-_SPECIFIERS = {"const", "volatile", "static", "constexpr", "inline", "METAL_FUNC", "metal", "::", *SPACES}
-
-
-def _is_declarator(word: str) -> bool:
-    """What follows the `*` of a declaration or of a cast; a comma may be a template's."""
-    return word.isidentifier() or word == ")"
-
-
-def _innermost_pointer(words: list[str], at: int) -> int:
-    """The first `*` of `float *const *`, whose last sign is words[at]."""
-    while words[at - 1] == "*" or (words[at - 1] in {"const", "volatile"} and words[at - 2] == "*"):
-        at -= 1 if words[at - 1] == "*" else 2
-    return at
-
-
-def _specifiers(words: list[str], at: int, types: set[str]) -> Iterator[str]:
-    """The words of a type before words[at], last first."""
-    at -= 1
-    while words[at] in types or words[at] in _SPECIFIERS or (at > 0 and not words[at]):  # `coherent(device)` is dropped
-        yield words[at]
-        at -= 1
+_SPECIFIERS = {"const", "volatile", "static", "constexpr", "inline", "METAL_FUNC", "metal", "::", "*", *SPACES}
 
 
 def _refused_parameters(tokens: Tokens, entry: Declaration, integers: Integers) -> Iterator[tuple[int, str]]:
