@@ -16,10 +16,11 @@ from metal_dlpack.language.declarations import CLASS, FUNCTION, OTHER, Declarati
 from metal_dlpack.language.declarators import CLASS_KEYS, SPACES, Declared
 from metal_dlpack.language.diagnostics import source_error
 from metal_dlpack.language.scalars import SCALARS, SPELLED
+from metal_dlpack.language.signatures import KINDS, written
 from metal_dlpack.language.tokens import Tokens, joined
 
 from .integers import Integers
-from .parameters import count
+from .parameters import indices
 from .threadgroup_variables import Statement
 
 #: Where the language has these words, Metal does not.
@@ -35,10 +36,8 @@ _WORDS = {
 _ASM = {"asm", "__asm", "__asm__"}
 
 _VECTORS = {f"{packed}{scalar}{count}" for packed in ("", "packed_") for scalar in SCALARS for count in (2, 3, 4)}
-_FIXED = {f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)}
-_OTHER_NAMES = {"void", "unsigned", "signed", "size_t", "ptrdiff_t", "bfloat16_t", "unsigned int", "unsigned short"}
 #: Types that a source need not declare.
-_TYPES = SCALARS.keys() | _VECTORS | _FIXED | _OTHER_NAMES
+_TYPES = SCALARS.keys() | SPELLED.keys() | _VECTORS | {"void", "signed"}
 
 #: What a thread is told: a number of 16 or 32 bits, or of its position a vector of them; with how many there are.
 _NUMBERS = ("uint", "ushort")
@@ -72,6 +71,7 @@ _STATIC = (
     "variables in function scope cannot be declared static: leave 'static' out, "
     "or write 'constant' after it for what never changes"
 )
+_RESERVED = "cannot reserve '{}' resource location at index {}: another {} has it"
 _HAS_A_VALUE = (
     "a function constant cannot have an initial value: leave it out, and ask is_function_constant_defined(name) "
     "where there may be none"
@@ -132,9 +132,7 @@ def _is_label(tokens: Tokens, at: int) -> bool:
     return words[at + 2].startswith('"air.') and words[tokens.partner[at + 1] + 1] in {";", "{", "__attribute__"}
 
 
-def _refused_variables(
-    tokens: Tokens, declared: list[Declaration], constants: set[str]
-) -> Iterator[tuple[int, str]]:
+def _refused_variables(tokens: Tokens, declared: list[Declaration], constants: set[str]) -> Iterator[tuple[int, str]]:
     for one in declared:
         if one.kind == OTHER and tokens.words[one.head_end] in {"=", "{"}:
             its = attributes.within(tokens, one.first, one.head_end)
@@ -155,9 +153,9 @@ def _within_functions(
 ) -> Iterator[tuple[Declaration, list[int]]]:
     """The functions in whose bodies these words stand, and where."""
     for one in every(declared):
-        if one.kind == FUNCTION and one.body is not None:
-            if places := [at for at in range(one.body, one.last) if tokens.words[at] in wanted]:
-                yield one, places
+        body = range(one.body, one.last) if one.kind == FUNCTION and one.body is not None else ()
+        if places := [at for at in body if tokens.words[at] in wanted]:
+            yield one, places
 
 
 def _refused_statics(
@@ -262,40 +260,36 @@ _SPECIFIERS = {"const", "volatile", "static", "constexpr", "inline", "METAL_FUNC
 
 def _refused_parameters(tokens: Tokens, entry: Declaration, integers: Integers) -> Iterator[tuple[int, str]]:
     assert entry.parameters is not None
-    places: set[tuple[str, int]] = set()
+    places: dict[str, set[int]] = {kind: set() for kind in KINDS}
     before: tuple[str, str] | None = None  # of the positions: the attribute and its type
     for one in attributes.within(tokens, entry.first, entry.head_end):
         if one.name == "max_total_threads_per_threadgroup" and integers.value(one.arguments) == 0:
             yield one.at, f"'{one.name}' attribute parameter is out of bounds: must be 1 or more"
     told: set[str] = set()
-    for first, end in tokens.split(entry.parameters + 1, tokens.partner[entry.parameters]):
-        found = {one.name: one for one in attributes.within(tokens, first, end)}
-        kind = _type_of(attributes.left_out(tokens, first, end))
-        for name, one in found.items():
+    for parameter in written(tokens, entry.parameters, {}):
+        kind = _type_of(attributes.left_out(tokens, parameter.first, parameter.end))
+        is_certain = "function_constant" not in parameter.attributes
+        for name, one in parameter.attributes.items():
             if name in _TOLD:
-                if name in told and "function_constant" not in found:
+                if name in told and is_certain:
                     yield one.at, f"'{name}' attribute is given to two parameters: leave one of them out"
                 told.add(name)
                 if kind in _TYPES and kind not in _TOLD[name]:
-                    yield first, f"type '{kind}' is not valid for attribute '{name}': write {_names_of(_TOLD[name])}"
+                    text = f"type '{kind}' is not valid for attribute '{name}': write {_names_of(_TOLD[name])}"
+                    yield parameter.first, text
             elif name in _LAST_INDICES:
-                index, last = integers.value(one.arguments), _LAST_INDICES[name]
-                many = count(tokens, first, end, integers)
+                wanted, last = indices(tokens, parameter, name, integers), _LAST_INDICES[name]
                 if not one.arguments:
                     yield one.at, f"'{name}' attribute takes one argument: write [[{name}(0)]], or leave it out"
-                elif index is not None and not 0 <= index <= last + 1 - many:
+                elif wanted and (wanted.start < 0 or wanted.stop > last + 1):
                     yield one.at, f"'{name}' attribute parameter is out of bounds: must be between 0 and {last}"
-                elif index is not None and "function_constant" not in found:
-                    wanted = {(name, index + nth) for nth in range(many)}
-                    if taken := min(wanted & places, default=None):
-                        yield (
-                            one.at,
-                            f"cannot reserve '{name}' resource location at index {taken[1]}: another parameter has it",
-                        )
-                    places |= wanted
+                elif is_certain:
+                    if taken := sorted(places[name].intersection(wanted)):
+                        yield one.at, _RESERVED.format(name, taken[0], "parameter")
+                    places[name].update(wanted)
             if name in _POSITIONS and kind in _POSITION:
                 if before is not None and _POSITION[kind] != _POSITION[before[1]]:
-                    yield first, _MIXED.format(*before, name, kind)
+                    yield parameter.first, _MIXED.format(*before, name, kind)
                 before = name, kind
 
 
@@ -304,23 +298,23 @@ def _refused_pointees(
 ) -> Iterator[tuple[int, str]]:
     """What a kernel's buffers hold: pointers to memory of the threads, and fields of a structure with one id."""
     assert entry.parameters is not None
-    for first, end in tokens.split(entry.parameters + 1, tokens.partner[entry.parameters]):
-        declared = declarators.read(tokens, first, end)
+    for parameter in written(tokens, entry.parameters, {}):
+        declared = parameter.declared
         if declared is None or not declared.declarators:
             continue
         own = declared.declarators[0].between or ()
         if _OF_BUFFERS.isdisjoint({*own, *declared.spaces}):
             continue
         if own:  # a pointer to pointers
-            yield from _leads_to_threads(first, declared)
-        for of_a_class in _classes(tokens, tokens.words[first : declared.type_end], named):
+            yield from _leads_to_threads(parameter.first, declared)
+        for of_a_class in _classes(tokens, tokens.words[parameter.first : declared.type_end], named):
             taken: set[int] = set()
             for member, field in of_a_class:
                 if any(one.is_indirect for one in field.declarators):
                     yield from _leads_to_threads(member.first, field)
                 for at, index in _ids(tokens, member, integers):
                     if index in taken:
-                        yield at, f"cannot reserve 'id' resource location at index {index}: another member has it"
+                        yield at, _RESERVED.format("id", index, "member")
                     taken.add(index)
 
 
