@@ -71,8 +71,10 @@ class Compiler:
         remembered = cache.read(key)
         if remembered is not None:
             return remembered.decode(errors="surrogateescape")
-        output = self._compile([*flags, "-x", "c++", "-"], f'#line 1 "{PROGRAM}"\n{text}', text)
-        kept = _of_the_user(output)
+        from .child import run
+
+        said = run([*self.command, *flags, "-x", "c++", "-"], f'#line 1 "{PROGRAM}"\n{text}')
+        kept = _of_the_user(self._judge(said, text))
         cache.write(key, kept.encode(errors="surrogateescape"))
         return kept
 
@@ -232,11 +234,6 @@ class Compiler:
             remembered = said.rpartition("\n")[2].split()[0].strip('"')
             cache.write(key, remembered.encode())
         return (remembered,)
-
-    def _compile(self, arguments: list[str], text: str, source: str | None) -> str:
-        from .child import run
-
-        return self._judge(run([*self.command, *arguments], text), source)
 
     def _judge(self, said: tuple[int, str, str], source: str | None) -> str:
         """The compiler's output; raises what its exit code and its errors mean."""

@@ -221,10 +221,9 @@ def _reference(tokens: Tokens, declared: Declared, one: Declarator, number: int)
     """Make the declarator that of a type; return the statement that declares what it was."""
     assert one.name is not None
     name, type_name, alignment = tokens.words[one.name], f"softmetal_type_{number}", f"softmetal_alignment_{number}"
-    behind = declarators.attributes(tokens, one.name + 1, one.end)
-    texts = [joined(tokens.words[first:end]) for first, end in [*declared.attributes, *behind]]
+    texts = [joined(tokens.words[first:end]) for first, end in [*declared.attributes, *one.attributes]]
     aligning = [text for text in texts if "align" in text.lower()]
-    for first, end in behind:
+    for first, end in one.attributes:
         _drop_what_no_type_has(tokens, first, end)
     tokens.drop(one.value, one.end - 1)
     tokens.words[one.name] = type_name

@@ -98,8 +98,9 @@ class Translation:
         kernel = self.kernels[name]
         image = self.image_text(name)
         for parameter in self._binders(kernel.declaration):
-            for index in self._indices_in(parameter.condition) - set(values):
-                raise self.lacks_constant(name, index)
+            for one in self.constants:
+                if one.name in parameter.condition and one.index not in values:
+                    raise self.lacks_constant(name, one.index)
         tokens = self._cpp[0].copy()
         function_constants.specialise(tokens, self.constants, values, is_final=True)
         reached = self._reached(kernel)
@@ -166,9 +167,6 @@ class Translation:
         text = f"the kernel '{name}' reads the function constant '{constant.name}' (index {index}), which has no value"
         return source_error(self._source, constant.declaration.first, text)
 
-    def _indices_in(self, words: tuple[str, ...]) -> set[int]:
-        return {one.index for one in self.constants if one.name in words}
-
     def image_text(self, name: str) -> str:
         """What makes an image of a kernel; it stands for the kernel's line.  Raises SourceError as kernel_text does."""
         kernel = self.kernels[name]
@@ -225,7 +223,6 @@ class Translation:
         stay = self._kept(tokens)
         space_conversions.prepare(tokens, self.constants, self._variables)
         self._rewrite(tokens, stay)
-        tokens.gaps = [_PRAGMA.sub("", gap) if "#pragma" in gap else gap for gap in tokens.gaps]
         return tokens.text()
 
     @cached_property
@@ -241,7 +238,6 @@ class Translation:
         address_spaces.erase(tokens, stay)
         names = threadgroup_variables.rewrite(tokens, [one for one in self._variables if tokens.words[one.end]])
         contraction.rewrite(tokens, stay)
-        tokens.gaps = [_PRAGMA.sub("", gap) if "#pragma" in gap else gap for gap in tokens.gaps]
         return tokens, names
 
     def _kept(self, tokens: Tokens) -> list[Declaration]:
@@ -270,6 +266,7 @@ class Translation:
         literals.rewrite_chosen(tokens, self._source)
         literals.rewrite(tokens.words)
         swizzles.rewrite(tokens, stay)
+        tokens.gaps = [_PRAGMA.sub("", gap) if "#pragma" in gap else gap for gap in tokens.gaps]
 
 
 def _give_linkage(tokens: Tokens, one: Declaration) -> None:
