@@ -12,6 +12,7 @@ from .tokens import Tokens
 FUNCTION, CLASS, INSTANTIATION, OTHER = "function", "class", "instantiation", "other"
 
 _BEFORE_PARENTHESES_OF_NO_FUNCTION = {
+    *"=;{},",
     "__attribute__",
     "__declspec",
     "_Static_assert",
@@ -169,7 +170,7 @@ def _declaration(tokens: Tokens, first: int, end: int, namespaces: tuple[str, ..
     while at < end:
         word = words[at]
         if word == "(":
-            if at > first and words[first] not in {"typedef", "using"} and _begins_parameters(words, at, made.kind):
+            if made.kind != FUNCTION and at > first and _begins_parameters(words, first, at):
                 made.parameters = at
                 made.kind = FUNCTION
             at = partner[at]
@@ -211,13 +212,9 @@ def after_template(tokens: Tokens, at: int) -> tuple[int, bool]:
     return at, is_template
 
 
-def _begins_parameters(words: list[str], at: int, kind: str) -> bool:
-    if kind == FUNCTION:
-        return False
-    before = words[at - 1]
-    if words[at - 2] == "operator":  # `operator=(...)`
-        return True
-    return before not in _BEFORE_PARENTHESES_OF_NO_FUNCTION and before not in {"=", ";", "{", "}", ","}
+def _begins_parameters(words: list[str], first: int, at: int) -> bool:
+    is_function = words[at - 2] == "operator" or words[at - 1] not in _BEFORE_PARENTHESES_OF_NO_FUNCTION  # `operator=(`
+    return is_function and words[first] not in {"typedef", "using"}
 
 
 def _with_value(tokens: Tokens, made: Declaration, at: int, end: int) -> Declaration:

@@ -86,6 +86,7 @@ def refuse(
     entries: list[Declaration],
     shared: list[Statement],
     named: Mapping[str, list[Declaration]],
+    integers: Integers,
 ) -> None:
     """Raise SourceError for the first construct that Metal does not have.
 
@@ -104,7 +105,6 @@ def refuse(
         *_called_kernels(tokens, declared, entries),
         *_unqualified_pointers(tokens, types),
     ]
-    integers = Integers(tokens, declared)
     for entry in entries:
         found += [*_refused_parameters(tokens, entry, integers), *_refused_pointees(tokens, entry, integers, named)]
     if found:
@@ -267,7 +267,8 @@ def _refused_parameters(tokens: Tokens, entry: Declaration, integers: Integers) 
             yield one.at, f"'{one.name}' attribute parameter is out of bounds: must be 1 or more"
     told: set[str] = set()
     for parameter in written(tokens, entry.parameters, {}):
-        kind = _type_of(attributes.left_out(tokens, parameter.first, parameter.end))
+        of_type = attributes.left_out(tokens, parameter.first, parameter.end)[:-1]
+        kind = " ".join(word for word in of_type if word not in {"const", "thread", "metal", "::"})
         is_certain = "function_constant" not in parameter.attributes
         for name, one in parameter.attributes.items():
             if name in _TOLD:
@@ -275,8 +276,8 @@ def _refused_parameters(tokens: Tokens, entry: Declaration, integers: Integers) 
                     yield one.at, f"'{name}' attribute is given to two parameters: leave one of them out"
                 told.add(name)
                 if kind in _TYPES and kind not in _TOLD[name]:
-                    text = f"type '{kind}' is not valid for attribute '{name}': write {_names_of(_TOLD[name])}"
-                    yield parameter.first, text
+                    names = " or ".join(one for one in _TOLD[name] if one.strip("23") in _NUMBERS)
+                    yield parameter.first, f"type '{kind}' is not valid for attribute '{name}': write {names}"
             elif name in _LAST_INDICES:
                 wanted, last = indices(tokens, parameter, name, integers), _LAST_INDICES[name]
                 if not one.arguments:
@@ -308,14 +309,15 @@ def _refused_pointees(
         if own:  # a pointer to pointers
             yield from _leads_to_threads(parameter.first, declared)
         for of_a_class in _classes(tokens, tokens.words[parameter.first : declared.type_end], named):
-            taken: set[int] = set()
+            taken: set[int | None] = set()
             for member, field in of_a_class:
                 if any(one.is_indirect for one in field.declarators):
                     yield from _leads_to_threads(member.first, field)
-                for at, index in _ids(tokens, member, integers):
+                ids = (one for one in attributes.within(tokens, member.first, member.last) if one.name == "id")
+                for one, index in ((one, integers.value(one.arguments)) for one in ids):
                     if index in taken:
-                        yield at, _RESERVED.format("id", index, "member")
-                    taken.add(index)
+                        yield one.at, _RESERVED.format("id", index, "member")
+                    taken |= {index} - {None}
 
 
 _OF_BUFFERS = {"device", "constant"}
@@ -325,13 +327,6 @@ def _leads_to_threads(at: int, declared: Declared) -> Iterator[tuple[int, str]]:
     space = next((one for one in declared.spaces if one not in _OF_BUFFERS), None)
     if space is not None:
         yield at, f"a pointer to {space} memory cannot be used in a buffer: write device or constant"
-
-
-def _ids(tokens: Tokens, member: Declaration, integers: Integers) -> Iterator[tuple[int, int]]:
-    for one in attributes.within(tokens, member.first, member.last):
-        index = integers.value(one.arguments) if one.name == "id" and one.arguments else None
-        if index is not None:
-            yield one.at, index
 
 
 def _classes(
@@ -352,12 +347,3 @@ def _classes(
                     found |= set(tokens.words[declared.first : declared.type_end])
             yield fields
         ahead = found - known
-
-
-def _type_of(declared: list[str]) -> str:
-    """`const metal::uint2 i` is a uint2."""
-    return " ".join(word for word in declared[:-1] if word not in {"const", "thread", "metal", "::"})
-
-
-def _names_of(kinds: dict[str, int]) -> str:
-    return " or ".join(kind for kind in kinds if kind.strip("23") in {"uint", "ushort"})

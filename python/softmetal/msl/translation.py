@@ -106,7 +106,9 @@ class Translation:
         reached = self._reached(kernel)
         for other in self.kernels.values():
             if other.instantiation is None and other.declaration.name(self._source) not in reached:
-                _drop_body(tokens, other.declaration)
+                assert other.declaration.body is not None
+                tokens.drop(other.declaration.body, other.declaration.last)
+                tokens.words[other.declaration.body] = ";"
         self._drop_what_asks_for_others(tokens, reached, values)
         return f"{TEXT_BEGINS}{tokens.text()}{TEXT_ENDS}{image}"
 
@@ -215,7 +217,8 @@ class Translation:
     def refuse_what_metal_has_not(self) -> None:
         """Raise SourceError for a construct that C++ has and Metal has not."""
         entries = {id(one.declaration): one.declaration for one in self.kernels.values() if one.stage == kernels.KERNEL}
-        legality.refuse(self._source, self._declarations, list(entries.values()), self._variables, self._by_name)
+        named, integers = self._by_name, self._integers
+        legality.refuse(self._source, self._declarations, list(entries.values()), self._variables, named, integers)
 
     def text_with_spaces(self) -> str:
         """The source with the words of address spaces left in it, for space_conversions.py."""
@@ -298,12 +301,6 @@ def _deduce_sizes(tokens: Tokens, one: Declaration) -> None:
             and words[at + 1] in {",", ">"}
         ):
             words[at - 1] = "int"
-
-
-def _drop_body(tokens: Tokens, one: Declaration) -> None:
-    assert one.body is not None
-    tokens.drop(one.body, one.last)
-    tokens.words[one.body] = ";"
 
 
 def _string(text: str) -> str:
