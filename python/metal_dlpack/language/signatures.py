@@ -172,11 +172,7 @@ _MOST_LETTERS = 1 << 15
 
 def without_comments(text: str) -> str:
     """Return the text with each comment and each joined line as white space; what is left keeps its place."""
-    return _OF_NO_CODE.sub(_code, text)
-
-
-def _code(found: re.Match[str]) -> str:
-    return found[0] if found["comment"] is None else re.sub(r"[^\n]", " ", found[0])
+    return _OF_NO_CODE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]) if found["comment"] else found[0], text)
 
 
 @lru_cache(maxsize=16)
@@ -200,9 +196,8 @@ def _signature(plain: str, at: int, macros: set[str]) -> _Signature | None:
     if head is None:
         return None
     function, opening = head
-    close = _close(plain, opening)
     try:
-        tokens = Tokens.of(plain[opening : close + 1])
+        tokens = Tokens.of(plain[opening : behind(plain, opening)])
     except Unbalanced:
         return None
     declarators.drop_coherence(tokens)
@@ -234,13 +229,16 @@ def head_of(plain: str, at: int) -> tuple[str, int] | None:
     return None
 
 
-def _close(plain: str, opening: int) -> int:
-    depth = 0
+def behind(plain: str, opening: int) -> int:
+    """Where the `(` or `<` at `opening` is closed; what stands in parentheses closes no `<`."""
+    round_depth = depth = 0
     for found in TOKEN.finditer(plain, opening, opening + _MOST_LETTERS):
-        depth += (found[2] == "(") - (found[2] == ")")
-        if depth == 0:
-            return found.start(2)
-    return opening
+        round_depth += (found[2] == "(") - (found[2] == ")")
+        if plain[opening] == "<" and round_depth == 0:
+            depth += (found[2] == "<") - (found[2] == ">")
+        if round_depth == depth == 0:
+            return found.end(2)
+    return opening + 1
 
 
 def _index(one: Written) -> int | None:
