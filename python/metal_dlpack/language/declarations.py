@@ -150,13 +150,9 @@ def _opens_namespace(tokens: Tokens, at: int) -> tuple[int, tuple[str, ...]] | N
         return at + 2, ()
     if words[at] != "namespace":
         return None
-    names = []
-    at += 1
-    while words[at] not in {"{", ";", "=", ""}:  # the last word is empty
-        if words[at].isidentifier():
-            names.append(words[at])
-        at += 1
-    return (at, tuple(names)) if words[at] == "{" else None
+    end = next(end for end in range(at, len(words)) if words[end] in {"{", ";", "=", ""})  # the last word is empty
+    names = tuple(word for word in words[at + 1 : end] if word.isidentifier())
+    return (end, names) if words[end] == "{" else None
 
 
 def _declaration(tokens: Tokens, first: int, end: int, namespaces: tuple[str, ...], is_member: bool) -> Declaration:

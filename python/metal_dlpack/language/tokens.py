@@ -103,15 +103,14 @@ class Tokens:
             at += 1
         return index
 
-    def is_within_angles(self, first: int, index: int) -> bool:
-        """True if the word at `index` stands between a `<` and its `>` of words[first:]."""
-        at = first
-        while at < index:
+    def outside(self, first: int, end: int) -> list[int]:
+        """Which of words[first:end] stand in no brackets, `<...>` among them."""
+        found, at = list[int](), first
+        while at < end:
+            found.append(at)
             behind = self.after_angle(at) if self.words[at] == "<" else at
-            if behind > index:
-                return True
-            at = behind if behind > at else self.partner[at] + 1 if self.words[at] in _CLOSING else at + 1
-        return False
+            at = behind if behind > at else max(self.partner.get(at, at), at) + 1
+        return found
 
     def before_angle(self, index: int) -> int:
         """The word before the `<` that the `>` at `index` closes."""

@@ -194,7 +194,7 @@ def _variables_in(tokens: Tokens, at: int, types: set[str]) -> Iterator[declarat
     if words[opening] != "{" or words[first] in {"typedef", "using"} or declarations.is_class_body(tokens, opening):
         return
     kind = declarators.read(tokens, first, min(declarations.semicolon(tokens, at, len(words)), tokens.partner[opening]))
-    if kind is None or at >= kind.type_end or tokens.is_within_angles(first, at):
+    if kind is None or at >= kind.type_end or at not in tokens.outside(first, at + 1):
         return
     if not types.isdisjoint(words[first : kind.type_end]):
         yield from (one for one in kind.declarators if one.name and not one.is_indirect and not one.is_function)
