@@ -71,10 +71,8 @@ class Compiler:
         remembered = cache.read(key)
         if remembered is not None:
             return remembered.decode(errors="surrogateescape")
-        from .child import run
-
-        said = run([*self.command, *flags, "-x", "c++", "-"], f'#line 1 "{PROGRAM}"\n{text}')
-        kept = _of_the_user(self._judge(said, text))
+        output = self._compile([*flags, "-x", "c++", "-"], f'#line 1 "{PROGRAM}"\n{text}', text)
+        kept = _of_the_user(output)
         cache.write(key, kept.encode(errors="surrogateescape"))
         return kept
 
@@ -234,6 +232,11 @@ class Compiler:
             remembered = said.rpartition("\n")[2].split()[0].strip('"')
             cache.write(key, remembered.encode())
         return (remembered,)
+
+    def _compile(self, arguments: list[str], text: str, source: str | None) -> str:
+        from .child import run
+
+        return self._judge(run([*self.command, *arguments], text), source)
 
     def _judge(self, said: tuple[int, str, str], source: str | None) -> str:
         """The compiler's output; raises what its exit code and its errors mean."""
@@ -435,14 +438,14 @@ def _of_the_user(preprocessed: str) -> str:
     for line in preprocessed.splitlines(keepends=True):
         marker = re.match(r'# (\d+) "((?:[^"\\]|\\.)*)"( 1\b)?', line)
         if marker is None:
-            kept += [re.sub(_CONTRACT, r"#pragma clang fp contract(\1)\n", line)] if is_kept else []
+            kept += [line] if is_kept else []
             continue
         is_kept = not marker[3] and not diagnostics.is_ours(marker[2])
         if is_kept:
             kept.append(f'#line {marker[1]} "{marker[2]}"\n')
-    return "".join(kept)
+    return re.sub(_CONTRACT, r"#pragma clang fp contract(\1)", "".join(kept))
 
 
 #: SPEC Metal Shading Language Specification 3.2, 1.6.3: pragmas of floating-point arithmetic.  That of the math mode is
 #: left: every mode contracts.  contraction.py does for vectors what clang's pragma does.
-_CONTRACT = r"^#pragma METAL\s+fp\s+contract\s*\(\s*(off|on|fast)\s*\)\s*$"
+_CONTRACT = r"(?m)^#pragma METAL +fp +contract *\( *(off|on|fast) *\) *$"
