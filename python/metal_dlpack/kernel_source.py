@@ -83,8 +83,8 @@ def _warn_of_fast_math(text: str, name: str) -> None:
 
 
 def _not_finite(text: str, name: str) -> Iterator[str]:
-    from .language.diagnostics import numbered  # both for this warning alone
-    from .language.signatures import without_comments
+    from .language.signatures import without_comments  # both for this warning alone
+    from .language.tokens import numbered
 
     for file, number, line, is_directive in numbered(without_comments(text), name):
         for found in () if is_directive else _NOT_FINITE.finditer(line):

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from . import declarators
-from .attributes import is_attribute
 from .declarators import CLASS_KEYS, Declarator, Declared
 from .tokens import Tokens
 
 FUNCTION, CLASS, INSTANTIATION, OTHER = "function", "class", "instantiation", "other"
 
 _BEFORE_PARENTHESES_OF_NO_FUNCTION = {
+    *"=;{},",
     "__attribute__",
     "__declspec",
     "_Static_assert",
@@ -150,13 +150,9 @@ def _opens_namespace(tokens: Tokens, at: int) -> tuple[int, tuple[str, ...]] | N
         return at + 2, ()
     if words[at] != "namespace":
         return None
-    names = []
-    at += 1
-    while words[at] not in {"{", ";", "=", ""}:  # the last word is empty
-        if words[at].isidentifier():
-            names.append(words[at])
-        at += 1
-    return (at, tuple(names)) if words[at] == "{" else None
+    end = next(end for end in range(at, len(words)) if words[end] in {"{", ";", "=", ""})  # the last word is empty
+    names = tuple(word for word in words[at + 1 : end] if word.isidentifier())
+    return (end, names) if words[end] == "{" else None
 
 
 def _declaration(tokens: Tokens, first: int, end: int, namespaces: tuple[str, ...], is_member: bool) -> Declaration:
@@ -170,7 +166,7 @@ def _declaration(tokens: Tokens, first: int, end: int, namespaces: tuple[str, ..
     while at < end:
         word = words[at]
         if word == "(":
-            if at > first and words[first] not in {"typedef", "using"} and _begins_parameters(words, at, made.kind):
+            if made.kind != FUNCTION and at > first and _begins_parameters(words, first, at):
                 made.parameters = at
                 made.kind = FUNCTION
             at = partner[at]
@@ -212,13 +208,9 @@ def after_template(tokens: Tokens, at: int) -> tuple[int, bool]:
     return at, is_template
 
 
-def _begins_parameters(words: list[str], at: int, kind: str) -> bool:
-    if kind == FUNCTION:
-        return False
-    before = words[at - 1]
-    if words[at - 2] == "operator":  # `operator=(...)`
-        return True
-    return before not in _BEFORE_PARENTHESES_OF_NO_FUNCTION and before not in {"=", ";", "{", "}", ","}
+def _begins_parameters(words: list[str], first: int, at: int) -> bool:
+    is_function = words[at - 2] == "operator" or words[at - 1] not in _BEFORE_PARENTHESES_OF_NO_FUNCTION  # `operator=(`
+    return is_function and words[first] not in {"typedef", "using"}
 
 
 def _with_value(tokens: Tokens, made: Declaration, at: int, end: int) -> Declaration:
@@ -275,13 +267,5 @@ def _name_of_class(tokens: Tokens, declaration: Declaration) -> str:
     at, _ = after_template(tokens, declaration.first)
     while at < declaration.head_end and words[at] not in CLASS_KEYS:
         at += 1
-    at += 1
-    while at < declaration.head_end:
-        if is_attribute(tokens, at) or words[at] == "(":
-            at = tokens.partner[at]
-        elif words[at].isidentifier() and words[at] not in CLASS_KEYS | {"alignas", "__attribute__"}:
-            return words[at]
-        elif words[at] in {"{", ":"}:
-            break
-        at += 1
-    return ""
+    name = words[declarators.name_of_class(tokens, at)]
+    return name if name.isidentifier() else ""

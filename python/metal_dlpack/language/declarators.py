@@ -59,6 +59,7 @@ class Declarator(NamedTuple):
     is_function: bool  # or a variable with a value in parentheses
     spaces: tuple[str, ...]  # its own ones
     between: tuple[str, ...] | None  # of the pointer that a pointer leads to; None: it leads to no pointer
+    attributes: tuple[tuple[int, int], ...] = ()  # the ranges of those behind the name
 
 
 class Declared:
@@ -103,17 +104,6 @@ def after_attribute(tokens: Tokens, at: int) -> int:
     if tokens.words[at] in WITH_PARENTHESES and tokens.words[at + 1] == "(":
         return tokens.partner[at + 1] + 1
     return at
-
-
-def attributes(tokens: Tokens, first: int, end: int) -> list[tuple[int, int]]:
-    """The ranges of the attributes of words[first:end] that stand in no brackets."""
-    found, at = list[tuple[int, int]](), first
-    while at < end:
-        behind = after_attribute(tokens, at)
-        if behind > at:
-            found.append((at, behind))
-        at = behind if behind > at else tokens.partner[at] + 1 if tokens.words[at] in {"(", "[", "{"} else at + 1
-    return found
 
 
 def _after_type(tokens: Tokens, at: int, end: int, declared: Declared) -> int | None:
@@ -167,13 +157,18 @@ def _after_name(tokens: Tokens, at: int) -> int:
     return at
 
 
-def _after_class(tokens: Tokens, at: int) -> int:
-    """`struct S`, `struct S : B { ... }`, `enum class E : int { ... }`."""
-    words = tokens.words
-    while words[at] in CLASS_KEYS:
+def name_of_class(tokens: Tokens, at: int) -> int:
+    """The name behind `struct`, `enum class` and their attributes, or what stands there instead."""
+    while tokens.words[at] in CLASS_KEYS:
         at += 1
     while (behind := after_attribute(tokens, at)) > at:
         at = behind
+    return at
+
+
+def _after_class(tokens: Tokens, at: int) -> int:
+    """`struct S`, `struct S : B { ... }`, `enum class E : int { ... }`."""
+    words, at = tokens.words, name_of_class(tokens, at)
     if words[at].isidentifier() or words[at] == "::":
         at = _after_name(tokens, at)
     body = at
@@ -194,12 +189,14 @@ def _declarator(tokens: Tokens, first: int, end: int) -> Declarator:
     while at < end and _is_of_name(words[at]) and after_attribute(tokens, at) == at:
         name = at if words[at] != "::" else None  # `S::x`: the last one
         at += 1
-    is_pointer = is_indirect
+    attributes = list[tuple[int, int]]()
     while at < end and words[at] not in {"=", "{", ":"}:
-        is_function = is_function or (words[at] == "(" and not is_pointer)
+        is_function = is_function or (words[at] == "(" and not is_indirect)
         behind = after_attribute(tokens, at)
+        attributes += [(at, behind)] if behind > at else []
         at = behind if behind > at else tokens.partner[at] + 1 if words[at] in {"(", "["} else at + 1
-    return Declarator(first, end, name, min(at, end), is_indirect, is_function, spaces, between)
+    value = min(at, end)
+    return Declarator(first, end, name, value, is_indirect, is_function, spaces, between, tuple(attributes))
 
 
 def _is_of_name(word: str) -> bool:

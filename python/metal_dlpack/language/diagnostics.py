@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from . import OURS
 from .errors import PROGRAM, SourceError
 from .scalars import CLANGS
-from .tokens import Tokens
+from .tokens import Tokens, numbered
 
 #: Lines by their file and number, as the user wrote them.
 Lines = Mapping[tuple[str, int], str]
@@ -30,7 +30,6 @@ _HEADER = re.compile(
 )
 _STACK = re.compile(r"^(?:In file included|\s+) from (?P<file>.+?):(?P<line>\d+)(?::(?P<column>\d+))?[:,]$")
 _COUNT = re.compile(r"^\d+ (?:errors?|warnings?)(?: and \d+ (?:errors?|warnings?))? generated\.$")
-_LINE_DIRECTIVE = re.compile(r'^\s*#\s*(?:line\s+)?(\d+)(?:\s+"((?:[^"\\]|\\.)*)")?')
 _TOKEN = re.compile(r"\w+|\s+|.")
 #: The limit for what differs in a line: aligning takes time by the square.
 _MOST_ALIGNED = 500
@@ -82,18 +81,6 @@ def lines_of_source(text: str) -> Lines:
     for file, number, line, _ in sorted(numbered(text, PROGRAM), key=operator.itemgetter(3)):  # directives last
         lines.setdefault((file, number), line.removesuffix("\r"))
     return lines
-
-
-def numbered(text: str, name: str) -> Iterator[tuple[str, int, str, bool]]:
-    """(file, number, the line, is it a `#line`) for each line of a source that is called so."""
-    number = 1
-    for line in text.split("\n"):
-        directive = _LINE_DIRECTIVE.match(line)
-        yield name, number, line, directive is not None
-        number += 1
-        if directive:
-            number = int(directive[1])
-            name = re.sub(r"\\(.)", r"\1", directive[2]) if directive[2] is not None else name
 
 
 def metal_names(text: str) -> str:

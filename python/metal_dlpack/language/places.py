@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from . import literals
-from .diagnostics import numbered
+from .tokens import numbered
 
 
 class Said(NamedTuple):

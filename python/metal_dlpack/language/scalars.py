@@ -6,8 +6,6 @@ from metal_dlpack import _core
 
 #: The element type of each.
 SCALARS = {name: _core.dtype(kind) for name, kind in _core._metal_scalars.items()}
-REALS = frozenset(name for name, kind in SCALARS.items() if "float" in kind.name)
-INTEGERS = SCALARS.keys() - REALS - {"bool"}
 SPELLED = {
     **{f"{kind.name}_t": name for name, kind in SCALARS.items() if name != "bool"},
     "size_t": "ulong",

@@ -13,6 +13,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from . import attributes, declarators
+from .attributes import Attribute
+from .declarators import Declared
 from .no_code import COMMENT, RAW_TEXT, TEXT
 from .tokens import TOKEN, Tokens, Unbalanced
 
@@ -30,7 +32,12 @@ class Written(NamedTuple):
     name: str
     space: str | None  # of KINDS: what its address space says, or its type
     is_constant: bool  # in the constant address space
-    attributes: dict[str, tuple[str, ...]]
+    attributes: dict[str, Attribute]
+    declared: Declared | None
+
+    def arguments(self, name: str) -> tuple[str, ...]:
+        """The words in an attribute's parentheses."""
+        return self.attributes[name].arguments if name in self.attributes else ()
 
     def kind(self) -> str | None:
         return next((kind for kind in KINDS if kind in self.attributes), self.space)
@@ -43,7 +50,7 @@ def written(tokens: Tokens, opening: int, named: Mapping[str, list[str]]) -> lis
 
 
 def _read(tokens: Tokens, first: int, end: int, named: Mapping[str, list[str]]) -> Written:
-    found = {one.name: one.arguments for one in attributes.within(tokens, first, end)}
+    found = {one.name: one for one in attributes.within(tokens, first, end)}
     declared = declarators.read(tokens, first, end)
     one = declared.declarators[0] if declared and declared.declarators else None
     name = tokens.words[one.name] if one and one.name is not None else ""
@@ -54,7 +61,7 @@ def _read(tokens: Tokens, first: int, end: int, named: Mapping[str, list[str]]) 
     if one and one.between is not None:
         spaces = list(one.between)
     space = next((_BOUND[word] for word in spaces if word in _BOUND), None) or _kind_of(words)
-    return Written(first, end, name, space, "constant" in spaces, found)
+    return Written(first, end, name, space, "constant" in spaces, found, declared)
 
 
 def _kind_of(type_words: list[str]) -> str | None:
@@ -165,11 +172,7 @@ _MOST_LETTERS = 1 << 15
 
 def without_comments(text: str) -> str:
     """Return the text with each comment and each joined line as white space; what is left keeps its place."""
-    return _OF_NO_CODE.sub(_code, text)
-
-
-def _code(found: re.Match[str]) -> str:
-    return found[0] if found["comment"] is None else re.sub(r"[^\n]", " ", found[0])
+    return _OF_NO_CODE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]) if found["comment"] else found[0], text)
 
 
 @lru_cache(maxsize=16)
@@ -193,9 +196,8 @@ def _signature(plain: str, at: int, macros: set[str]) -> _Signature | None:
     if head is None:
         return None
     function, opening = head
-    close = _close(plain, opening)
     try:
-        tokens = Tokens.of(plain[opening : close + 1])
+        tokens = Tokens.of(plain[opening : behind(plain, opening)])
     except Unbalanced:
         return None
     declarators.drop_coherence(tokens)
@@ -227,15 +229,18 @@ def head_of(plain: str, at: int) -> tuple[str, int] | None:
     return None
 
 
-def _close(plain: str, opening: int) -> int:
-    depth = 0
+def behind(plain: str, opening: int) -> int:
+    """Where the `(` or `<` at `opening` is closed; what stands in parentheses closes no `<`."""
+    round_depth = depth = 0
     for found in TOKEN.finditer(plain, opening, opening + _MOST_LETTERS):
-        depth += (found[2] == "(") - (found[2] == ")")
-        if depth == 0:
-            return found.start(2)
-    return opening
+        round_depth += (found[2] == "(") - (found[2] == ")")
+        if plain[opening] == "<" and round_depth == 0:
+            depth += (found[2] == "<") - (found[2] == ">")
+        if round_depth == depth == 0:
+            return found.end(2)
+    return opening + 1
 
 
 def _index(one: Written) -> int | None:
-    words = next((one.attributes[kind] for kind in KINDS if kind in one.attributes), ())
+    words = next((one.arguments(kind) for kind in KINDS if kind in one.attributes), ())
     return int(words[0]) if len(words) == 1 and words[0].isdecimal() else None

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from .signatures import head_of, without_comments
+from .signatures import behind, head_of, without_comments
 from .tokens import split
 
 _NOT_ONE_ARGUMENT = re.compile(r"""["'\\;{}\n]|//|/\*""")
@@ -50,7 +50,7 @@ def instantiate(text: str, asked: tuple[str, Mapping[str, object]]) -> tuple[str
 def _parameters(plain: str, name: str, function: str) -> list[_Parameter]:
     names = []
     for head in _HEAD.finditer(plain):
-        end = _behind_angle(plain, head.end())
+        end = behind(plain, head.end())
         found = head_of(plain, end)
         if found is not None and "kernel" in _WORD.findall(plain[end : found[1]]):
             names.append(found[0])
@@ -58,20 +58,6 @@ def _parameters(plain: str, name: str, function: str) -> list[_Parameter]:
                 return [_parameter(one) for one in split(plain[head.end() + 1 : end - 1])]
     known = ", ".join(map(repr, names)) or "none"
     raise KeyError(f"Library.kernel: {name!r} is not a template of a kernel in the source; there are {known}.")
-
-
-def _behind_angle(plain: str, at: int) -> int:
-    """Behind the `>` for the `<` at `at`; `->` and what stands in parentheses are none."""
-    depth = 0
-    round_depth = 0
-    for place in range(at, len(plain)):
-        letter = plain[place]
-        round_depth += (letter == "(") - (letter == ")")
-        if round_depth == 0:
-            depth += (letter == "<") - (letter == ">" and plain[place - 1] != "-")
-        if depth == 0:
-            return place + 1
-    return len(plain)
 
 
 def _parameter(text: str) -> _Parameter:

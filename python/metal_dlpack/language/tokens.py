@@ -7,7 +7,7 @@ letter: a rewritten word moves nothing from its line.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from .errors import PROGRAM
 from .no_code import RAW_TEXT, TEXT
@@ -24,7 +24,7 @@ TOKEN = re.compile(
     """,
     re.VERBOSE | re.MULTILINE | re.DOTALL,
 )
-_LINE = re.compile(r'^#line (\d+)(?: "((?:[^"\\]|\\.)*)")?[^\n]*(?:\n|\Z)', re.MULTILINE)
+_LINE_DIRECTIVE = re.compile(r'^\s*#\s*(?:line\s+)?(\d+)(?:\s+"((?:[^"\\]|\\.)*)")?')
 _KEPT_OF_A_GAP = re.compile(r"^#line [^\n]*|\n", re.MULTILINE)
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
@@ -39,6 +39,18 @@ def split(text: str) -> list[str]:
         else:
             pieces[-1] += letter
     return [piece.strip() for piece in pieces if piece.strip()]
+
+
+def numbered(text: str, name: str) -> Iterator[tuple[str, int, str, bool]]:
+    """(file, number, the line, is it a `#line`) for each line of a source that is called so."""
+    number = 1
+    for line in text.split("\n"):
+        directive = _LINE_DIRECTIVE.match(line)
+        yield name, number, line, directive is not None
+        number += 1
+        if directive:
+            number = int(directive[1])
+            name = re.sub(r"\\(.)", r"\1", directive[2]) if directive[2] is not None else name
 
 
 class Unbalanced(Exception):
@@ -91,15 +103,14 @@ class Tokens:
             at += 1
         return index
 
-    def is_within_angles(self, first: int, index: int) -> bool:
-        """True if the word at `index` stands between a `<` and its `>` of words[first:]."""
-        at = first
-        while at < index:
+    def outside(self, first: int, end: int) -> list[int]:
+        """Which of words[first:end] stand in no brackets, `<...>` among them."""
+        found, at = list[int](), first
+        while at < end:
+            found.append(at)
             behind = self.after_angle(at) if self.words[at] == "<" else at
-            if behind > index:
-                return True
-            at = behind if behind > at else self.partner[at] + 1 if self.words[at] in _CLOSING else at + 1
-        return False
+            at = behind if behind > at else max(self.partner.get(at, at), at) + 1
+        return found
 
     def before_angle(self, index: int) -> int:
         """The word before the `<` that the `>` at `index` closes."""
@@ -129,13 +140,8 @@ class Tokens:
 
     def place(self, index: int) -> tuple[str, int, int]:
         """File, line and column where a word stands; the column in bytes, as clang counts."""
-        file, line, start = PROGRAM, 1, 0
-        before = self._text_before(index)
-        for found in _LINE.finditer(before):
-            line, start = int(found[1]), found.end()
-            file = re.sub(r"\\(.)", r"\1", found[2]) if found[2] is not None else file
-        column = len(before[max(before.rfind("\n") + 1, start) :].encode()) + 1
-        return file, line + before.count("\n", start), column
+        *_, (file, line, before, _) = numbered(self._text_before(index), PROGRAM)
+        return file, line, len(before.encode()) + 1
 
     def line(self, index: int) -> str:
         """The line that a word stands on."""
@@ -144,8 +150,7 @@ class Tokens:
         return text[text.rfind("\n", 0, at) + 1 :].partition("\n")[0]
 
     def _text_before(self, index: int) -> str:
-        pairs = zip(self.gaps[:index], self.words[:index], strict=True)
-        return "".join([part for pair in pairs for part in pair]) + self.gaps[index]
+        return Tokens(self.words[:index], self.gaps[:index], self.partner).text() + self.gaps[index]
 
 
 def joined(words: Iterable[str]) -> str:

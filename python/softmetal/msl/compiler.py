@@ -435,21 +435,14 @@ def _of_the_user(preprocessed: str) -> str:
     for line in preprocessed.splitlines(keepends=True):
         marker = re.match(r'# (\d+) "((?:[^"\\]|\\.)*)"( 1\b)?', line)
         if marker is None:
-            kept += [_pragma_of_clang(line) if line.startswith("#pragma METAL") else line] if is_kept else []
+            kept += [line] if is_kept else []
             continue
         is_kept = not marker[3] and not diagnostics.is_ours(marker[2])
         if is_kept:
             kept.append(f'#line {marker[1]} "{marker[2]}"\n')
-    return "".join(kept)
+    return re.sub(_CONTRACT, r"#pragma clang fp contract(\1)", "".join(kept))
 
 
 #: SPEC Metal Shading Language Specification 3.2, 1.6.3: pragmas of floating-point arithmetic.  That of the math mode is
-#: left: every mode contracts.
-_CONTRACTS = {"contract(off)", "contract(on)", "contract(fast)"}
-
-
-def _pragma_of_clang(line: str) -> str:
-    """Metal's pragma as clang spells it; contraction.py does the same for vectors."""
-    words = line.split(maxsplit=3)
-    contract = "".join(words[3].split()) if len(words) == 4 and words[2] == "fp" else ""
-    return f"#pragma clang fp {contract}\n" if contract in _CONTRACTS else line
+#: left: every mode contracts.  contraction.py does for vectors what clang's pragma does.
+_CONTRACT = r"(?m)^#pragma METAL +fp +contract *\( *(off|on|fast) *\) *$"

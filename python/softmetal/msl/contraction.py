@@ -36,7 +36,10 @@ def _in_function(tokens: Tokens, opening: int, is_off: bool) -> None:
         if tokens.words[at] == "{":
             states.append(_state_after(tokens.gaps[at + 1], states[-1]))
             if states[-1] and (at == opening or not states[-2]):
-                _open_after(tokens, at)
+                # Behind the pragmas of the block, which come before its statements; before those of a loop.
+                gap = tokens.gaps[at + 1]
+                end = max((found.end() for found in _PRAGMA.finditer(gap)), default=0)
+                tokens.gaps[at + 1] = gap[:end] + _OPENED + gap[end:]
         elif tokens.words[at] == "}":
             states.pop()
 
@@ -44,10 +47,3 @@ def _in_function(tokens: Tokens, opening: int, is_off: bool) -> None:
 def _state_after(gap: str, is_off: bool) -> bool:
     found = _PRAGMA.findall(gap) if "#pragma" in gap else []
     return found[-1] == "off" if found else is_off
-
-
-def _open_after(tokens: Tokens, brace: int) -> None:
-    """Behind the pragmas of the block, which come before its statements; before those of a loop."""
-    gap = tokens.gaps[brace + 1]
-    end = max((found.end() for found in _PRAGMA.finditer(gap)), default=0)
-    tokens.gaps[brace + 1] = gap[:end] + _OPENED + gap[end:]

@@ -197,9 +197,7 @@ class _Module:
     ) -> Iterator[_Site]:
         """The sites of one instruction that are not in the text yet."""
         for how, address, nbytes in self._touched(line):
-            if how != BRANCH and (not address.startswith("%") or values.is_local(address)):
-                continue
-            if how == BRANCH and not address.startswith("%"):
+            if not address.startswith("%") or (how != BRANCH and values.is_local(address)):
                 continue
             root, low = (address, 0) if how & (ATOMIC | BRANCH) else values.root(address)
             key = (how, dbg, root)

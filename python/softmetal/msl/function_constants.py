@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from metal_dlpack.language import attributes
 from metal_dlpack.language.declarations import OTHER, Declaration
 from metal_dlpack.language.diagnostics import source_error
-from metal_dlpack.language.scalars import INTEGERS, REALS, SCALARS, SPELLED
+from metal_dlpack.language.scalars import SCALARS, SPELLED
 from metal_dlpack.language.tokens import Tokens
 
 from .integers import Integers
 
 _ASKS = "is_function_constant_defined"
 _QUALIFIERS = {"constant", "const", "static", "constexpr", "inline"}
-#: struct's letter for an integer of so many bytes.
-_LETTERS = {1: "b", 2: "h", 4: "i", 8: "q"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,23 +103,16 @@ def _scalar_and_count(type_name: str) -> tuple[str, int]:
 
 def _in_cpp(type_name: str, value: bytes) -> str:
     scalar, count = _scalar_and_count(type_name)
-    letter = _LETTERS[SCALARS[scalar].itemsize]
-    if scalar in REALS:
-        bits = "ushort" if letter == "h" else "uint"
-        items = [f"__builtin_bit_cast({scalar}, {bits}({item}u))" for item in _unpacked(letter.upper(), count, value)]
-    else:
-        is_unsigned = scalar in INTEGERS and scalar.startswith("u")
-        letter = "?" if scalar == "bool" else letter.upper() if is_unsigned else letter
-        items = [_integer(scalar, item) for item in _unpacked(letter, count, value)]
+    nbytes = SCALARS[scalar].itemsize
+    items = [_number(scalar, value[at : at + nbytes]) for at in range(0, count * nbytes, nbytes)]
     return items[0] if count == 1 else f"{type_name}({', '.join(items)})"
 
 
-def _unpacked(letter: str, count: int, value: bytes) -> tuple[int, ...]:
-    layout = f"<{count}{letter}"
-    return struct.unpack(layout, value[: struct.calcsize(layout)])
-
-
-def _integer(scalar: str, item: int) -> str:
+def _number(scalar: str, value: bytes) -> str:
+    is_real = "float" in SCALARS[scalar].name
+    item = int.from_bytes(value, "little", signed=not (is_real or scalar.startswith("u")))
+    if is_real:
+        return f"__builtin_bit_cast({scalar}, {'ushort' if len(value) == 2 else 'uint'}({item}u))"
     if scalar == "bool":
         return str(bool(item)).lower()
     return f"{scalar}({item}ull)" if item >= 0 else f"{scalar}(-{-item - 1}ll - 1)"

@@ -35,19 +35,15 @@ class Integers:
         return _value(words, self._known)
 
     @cached_property
-    def _known(self) -> dict[str, int]:
+    def _known(self) -> dict[str, int | None]:
         """The constants' values, worked out in the order of the source: each is made of earlier ones."""
-        known: dict[str, int] = {}
+        known: dict[str, int | None] = {}
         for name, words in self._written:
-            value = _value(words, known)
-            if value is None:
-                known.pop(name, None)
-            else:
-                known[name] = value
+            known[name] = _value(words, known)
         return known
 
 
-def _value(words: Sequence[str], known: Mapping[str, int]) -> int | None:
+def _value(words: Sequence[str], known: Mapping[str, int | None]) -> int | None:
     if not words or len(words) > _MOST_WORDS:
         return None
     text = " ".join(_in_python(word) for word in words)
@@ -57,13 +53,13 @@ def _value(words: Sequence[str], known: Mapping[str, int]) -> int | None:
         return None
 
 
-def _of_node(node: ast.expr, known: Mapping[str, int]) -> int:
+def _of_node(node: ast.expr, known: Mapping[str, int | None]) -> int:
     if isinstance(node, ast.Constant) and type(node.value) is int:
         return node.value
     if isinstance(node, ast.BinOp):
         return _OPERATORS[type(node.op)](_of_node(node.left, known), _of_node(node.right, known))
-    if isinstance(node, ast.Name):
-        return known[node.id]
+    if isinstance(node, ast.Name) and (value := known[node.id]) is not None:
+        return value
     raise ValueError("no integer")
 
 

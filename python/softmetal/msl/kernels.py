@@ -91,12 +91,8 @@ def _instantiated(tokens: Tokens, one: Declaration, functions: dict[str, list[De
     stage, host_name = _marks(tokens, one, one.head_end)
     if stage is None and host_name is None:
         return None
-    first, end = _declarator(tokens, one)
-    close = end - 1
-    name_at = first
-    while name_at + 2 < end and tokens.words[name_at + 1] == "::":
-        name_at += 2
-    name = tokens.words[name_at]
+    first, name_at, end = _declarator(tokens, one)
+    close, name = end - 1, tokens.words[name_at]
     candidates = [known for known in functions.get(name, []) if known.is_template]
     if not candidates:
         raise source_error(tokens, name_at, f"explicit instantiation of undeclared template '{name}'")
@@ -134,18 +130,16 @@ def _string(words: tuple[str, ...]) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _declarator(tokens: Tokens, one: Declaration) -> tuple[int, int]:
-    """words[first:end] are `ns::f<float>` of an instantiation; its parameters follow, if it names them."""
+def _declarator(tokens: Tokens, one: Declaration) -> tuple[int, int, int]:
+    """words[first:end] are `ns::f<float>` of an instantiation, f stands between; its parameters may follow."""
     words = tokens.words
     end = one.last
     if words[end - 1] == ")":
         end = tokens.partner[end - 1]
-    first = end - 1
-    if words[first] == ">":
-        first = tokens.before_angle(first)
+    name = first = tokens.before_angle(end - 1) if words[end - 1] == ">" else end - 1
     while words[first - 1] == "::" and words[first - 2].isidentifier() and words[first - 2] != "void":
         first -= 2
-    return first, end
+    return first, name, end
 
 
 def _parameter_count(tokens: Tokens, one: Declaration) -> int:

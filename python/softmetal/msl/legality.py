@@ -16,10 +16,11 @@ from metal_dlpack.language.declarations import CLASS, FUNCTION, OTHER, Declarati
 from metal_dlpack.language.declarators import CLASS_KEYS, SPACES, Declared
 from metal_dlpack.language.diagnostics import source_error
 from metal_dlpack.language.scalars import SCALARS, SPELLED
+from metal_dlpack.language.signatures import KINDS, written
 from metal_dlpack.language.tokens import Tokens, joined
 
 from .integers import Integers
-from .parameters import count
+from .parameters import indices
 from .threadgroup_variables import Statement
 
 #: Where the language has these words, Metal does not.
@@ -35,10 +36,8 @@ _WORDS = {
 _ASM = {"asm", "__asm", "__asm__"}
 
 _VECTORS = {f"{packed}{scalar}{count}" for packed in ("", "packed_") for scalar in SCALARS for count in (2, 3, 4)}
-_FIXED = {f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)}
-_OTHER_NAMES = {"void", "unsigned", "signed", "size_t", "ptrdiff_t", "bfloat16_t", "unsigned int", "unsigned short"}
 #: Types that a source need not declare.
-_TYPES = SCALARS.keys() | _VECTORS | _FIXED | _OTHER_NAMES
+_TYPES = SCALARS.keys() | SPELLED.keys() | _VECTORS | {"void", "signed"}
 
 #: What a thread is told: a number of 16 or 32 bits, or of its position a vector of them; with how many there are.
 _NUMBERS = ("uint", "ushort")
@@ -68,6 +67,11 @@ _MIXED = (
     "expecting input declarations with either all scalar types or all vector types with the same number of elements: "
     "'{0}' is of type '{1}' and '{2}' of type '{3}'"
 )
+_STATIC = (
+    "variables in function scope cannot be declared static: leave 'static' out, "
+    "or write 'constant' after it for what never changes"
+)
+_RESERVED = "cannot reserve '{}' resource location at index {}: another {} has it"
 _HAS_A_VALUE = (
     "a function constant cannot have an initial value: leave it out, and ask is_function_constant_defined(name) "
     "where there may be none"
@@ -82,22 +86,25 @@ def refuse(
     entries: list[Declaration],
     shared: list[Statement],
     named: Mapping[str, list[Declaration]],
+    integers: Integers,
 ) -> None:
     """Raise SourceError for the first construct that Metal does not have.
 
     entries: functions that are kernels.  shared: the statements that declare threadgroup memory.  named: what each name
     declares.
     """
+    types = _TYPES | {one.name(tokens) for one in declared if one.kind == CLASS and not one.is_template} - {""}
+    # The word, and the names of types that are themselves in constant memory.
+    constants = {"constant", *(name for name, kind, _ in declarations.aliases(tokens) if "constant" in kind.spaces)}
     found = [
         *_refused_words(tokens),
-        *_refused_variables(tokens, declared),
-        *_refused_statics(tokens, declared, shared),
-        *_refused_locals(tokens, declared),
+        *_refused_variables(tokens, declared, constants),
+        *_refused_statics(tokens, declared, constants, shared),
+        *_refused_locals(tokens, declared, types),
         *_refused_functions(tokens, declared),
         *_called_kernels(tokens, declared, entries),
-        *_unqualified_pointers(tokens, declared),
+        *_unqualified_pointers(tokens, types),
     ]
-    integers = Integers(tokens, declared)
     for entry in entries:
         found += [*_refused_parameters(tokens, entry, integers), *_refused_pointees(tokens, entry, integers, named)]
     if found:
@@ -125,14 +132,7 @@ def _is_label(tokens: Tokens, at: int) -> bool:
     return words[at + 2].startswith('"air.') and words[tokens.partner[at + 1] + 1] in {";", "{", "__attribute__"}
 
 
-def _constants(tokens: Tokens) -> set[str]:
-    """The word, and the names of types that are themselves in constant memory."""
-    named = {name for name, kind, _ in declarations.aliases(tokens) if "constant" in kind.spaces}
-    return {"constant", *named}
-
-
-def _refused_variables(tokens: Tokens, declared: list[Declaration]) -> Iterator[tuple[int, str]]:
-    constants = _constants(tokens)
+def _refused_variables(tokens: Tokens, declared: list[Declaration], constants: set[str]) -> Iterator[tuple[int, str]]:
     for one in declared:
         if one.kind == OTHER and tokens.words[one.head_end] in {"=", "{"}:
             its = attributes.within(tokens, one.first, one.head_end)
@@ -148,37 +148,37 @@ def _refused_variables(tokens: Tokens, declared: list[Declaration]) -> Iterator[
             yield one.first, text
 
 
-def _refused_statics(tokens: Tokens, declared: list[Declaration], shared: list[Statement]) -> Iterator[tuple[int, str]]:
+def _within_functions(
+    tokens: Tokens, declared: list[Declaration], wanted: set[str]
+) -> Iterator[tuple[Declaration, list[int]]]:
+    """The functions in whose bodies these words stand, and where."""
+    for one in every(declared):
+        body = range(one.body, one.last) if one.kind == FUNCTION and one.body is not None else ()
+        if places := [at for at in body if tokens.words[at] in wanted]:
+            yield one, places
+
+
+def _refused_statics(
+    tokens: Tokens, declared: list[Declaration], constants: set[str], shared: list[Statement]
+) -> Iterator[tuple[int, str]]:
     """What a function keeps between two calls; a constant it may have, and threadgroup memory is no thread's."""
     words = tokens.words
-    of_functions = [one for one in every(declared) if one.kind == FUNCTION and one.body is not None]
-    constants = _constants(tokens)
-    for at in [at for at, word in enumerate(words) if word == "static"]:
-        if not any(one.body < at < one.last for one in of_functions if one.body is not None):
-            continue
+    for at in [at for _, places in _within_functions(tokens, declared, {"static"}) for at in places]:
         first, opening = declarations.statement(tokens, at)
         end = next(end for end in range(at, len(words)) if words[end] in {";", "=", "{", "(", "}", ""})
         is_shared = any(one.declared.first <= at < one.end for one in shared)
         is_member = declarations.is_class_body(tokens, opening)
         if words[end] != "(" and constants.isdisjoint(words[first:end]) and not is_shared and not is_member:
-            yield (
-                at,
-                (
-                    "variables in function scope cannot be declared static: leave 'static' out, "
-                    "or write 'constant' after it for what never changes"
-                ),
-            )
+            yield at, _STATIC
 
 
-def _refused_locals(tokens: Tokens, declared: list[Declaration]) -> Iterator[tuple[int, str]]:
+def _refused_locals(tokens: Tokens, declared: list[Declaration], types: set[str]) -> Iterator[tuple[int, str]]:
     """A function's own variable is in device memory, or in constant memory with what a parameter says."""
     words = tokens.words
-    types = _names_of_types(tokens, declared)
-    for one in every(declared):
-        if one.kind != FUNCTION or one.body is None or one.parameters is None:
-            continue
+    for one, places in _within_functions(tokens, declared, {"device", "constant"}):
+        assert one.parameters is not None
         names = declarators.names_of_parameters(tokens, one.parameters)
-        for at in [at for at in range(one.body, one.last) if words[at] in {"device", "constant"}]:
+        for at in places:
             for variable in _variables_in(tokens, at, types):
                 value = range(variable.value, variable.end)
                 if words[at] == "device":
@@ -194,7 +194,7 @@ def _variables_in(tokens: Tokens, at: int, types: set[str]) -> Iterator[declarat
     if words[opening] != "{" or words[first] in {"typedef", "using"} or declarations.is_class_body(tokens, opening):
         return
     kind = declarators.read(tokens, first, min(declarations.semicolon(tokens, at, len(words)), tokens.partner[opening]))
-    if kind is None or at >= kind.type_end or tokens.is_within_angles(first, at):
+    if kind is None or at >= kind.type_end or at not in tokens.outside(first, at + 1):
         return
     if not types.isdisjoint(words[first : kind.type_end]):
         yield from (one for one in kind.declarators if one.name and not one.is_indirect and not one.is_function)
@@ -227,37 +227,27 @@ def _called_kernels(
                 yield at, f"a kernel cannot call a kernel: let both call a function with what '{tokens.words[at]}' does"
 
 
-def _names_of_types(tokens: Tokens, declared: list[Declaration]) -> set[str]:
-    return _TYPES | {one.name(tokens) for one in declared if one.kind == CLASS and not one.is_template} - {""}
-
-
-def _unqualified_pointers(tokens: Tokens, declared: list[Declaration]) -> Iterator[tuple[int, str]]:
+def _unqualified_pointers(tokens: Tokens, types: set[str]) -> Iterator[tuple[int, str]]:
     """`float *p`: which memory it leads to is not known."""
     words = tokens.words
-    types = _names_of_types(tokens, declared)
+    specifiers = types | _SPECIFIERS
     for at, word in enumerate(words):
-        if word not in {"*", "&", "&&"} or not _is_declarator(words[at + 1]):
-            continue
-        innermost = _innermost_pointer(words, at)
-        specifiers = list(_specifiers(words, innermost, types))
-        before = words[innermost - len(specifiers) - 1]
-        if types.isdisjoint(specifiers) or before not in _BEFORE_A_DECLARATION:
+        if word not in {"*", "&", "&&"} or not (words[at + 1].isidentifier() or words[at + 1] == ")"):
+            continue  # it ends no declaration's or cast's type; a comma may be a template's
+        first = at
+        while words[first - 1] in specifiers or (first > 1 and not words[first - 1]):  # `coherent(device)` is dropped
+            first -= 1
+        innermost = next(place for place in range(first, at + 1) if words[place] in {"*", word})
+        if types.isdisjoint(words[first:innermost]) or words[first - 1] not in _BEFORE_A_DECLARATION:
             continue
         if innermost < at:
-            if word == "*":  # a reference to a pointer is taken: MLX's kernels have `const device T *&x`
-                yield at, _POINTER_TO_POINTER
-            continue
-        if not SPACES.isdisjoint(specifiers):
-            continue
-        kind = "pointer" if word == "*" else "reference"
-        shown = [one for one in reversed(specifiers) if one in types or one in {"const", "volatile"}]
-        yield (
-            at,
-            (
-                f"{kind} type must have explicit address space qualifier: "
-                f"write 'device {joined(shown)} {word}', or thread, threadgroup or constant"
-            ),
-        )
+            if word == "*" and SPACES.isdisjoint(words[innermost:at]):
+                yield at, _POINTER_TO_POINTER  # a reference to one is taken: MLX's kernels have `const device T *&x`
+        elif SPACES.isdisjoint(words[first:at]):
+            kind = "pointer" if word == "*" else "reference"
+            shown = [one for one in words[first:at] if one in types or one in {"const", "volatile"}]
+            text = f"write 'device {joined(shown)} {word}', or thread, threadgroup or constant"
+            yield at, f"{kind} type must have explicit address space qualifier: {text}"
 
 
 _POINTER_TO_POINTER = (
@@ -265,65 +255,42 @@ _POINTER_TO_POINTER = (
     "as in 'device float *thread *'"
 )
 _BEFORE_A_DECLARATION = {"(", ",", ";", "{", "}", ""}
-_SPECIFIERS = {"const", "volatile", "static", "constexpr", "inline", "METAL_FUNC", "metal", "::", *SPACES}
-
-
-def _is_declarator(word: str) -> bool:
-    """What follows the `*` of a declaration or of a cast; a comma may be a template's."""
-    return word.isidentifier() or word == ")"
-
-
-def _innermost_pointer(words: list[str], at: int) -> int:
-    """The first `*` of `float *const *`, whose last sign is words[at]."""
-    while words[at - 1] == "*" or (words[at - 1] in {"const", "volatile"} and words[at - 2] == "*"):
-        at -= 1 if words[at - 1] == "*" else 2
-    return at
-
-
-def _specifiers(words: list[str], at: int, types: set[str]) -> Iterator[str]:
-    """The words of a type before words[at], last first."""
-    at -= 1
-    while words[at] in types or words[at] in _SPECIFIERS or (at > 0 and not words[at]):  # `coherent(device)` is dropped
-        yield words[at]
-        at -= 1
+_SPECIFIERS = {"const", "volatile", "static", "constexpr", "inline", "METAL_FUNC", "metal", "::", "*", *SPACES}
 
 
 def _refused_parameters(tokens: Tokens, entry: Declaration, integers: Integers) -> Iterator[tuple[int, str]]:
     assert entry.parameters is not None
-    places: set[tuple[str, int]] = set()
+    places: dict[str, set[int]] = {kind: set() for kind in KINDS}
     before: tuple[str, str] | None = None  # of the positions: the attribute and its type
     for one in attributes.within(tokens, entry.first, entry.head_end):
         if one.name == "max_total_threads_per_threadgroup" and integers.value(one.arguments) == 0:
             yield one.at, f"'{one.name}' attribute parameter is out of bounds: must be 1 or more"
     told: set[str] = set()
-    for first, end in tokens.split(entry.parameters + 1, tokens.partner[entry.parameters]):
-        found = {one.name: one for one in attributes.within(tokens, first, end)}
-        kind = _type_of(attributes.left_out(tokens, first, end))
-        for name, one in found.items():
+    for parameter in written(tokens, entry.parameters, {}):
+        of_type = attributes.left_out(tokens, parameter.first, parameter.end)[:-1]
+        kind = " ".join(word for word in of_type if word not in {"const", "thread", "metal", "::"})
+        is_certain = "function_constant" not in parameter.attributes
+        for name, one in parameter.attributes.items():
             if name in _TOLD:
-                if name in told and "function_constant" not in found:
+                if name in told and is_certain:
                     yield one.at, f"'{name}' attribute is given to two parameters: leave one of them out"
                 told.add(name)
                 if kind in _TYPES and kind not in _TOLD[name]:
-                    yield first, f"type '{kind}' is not valid for attribute '{name}': write {_names_of(_TOLD[name])}"
+                    names = " or ".join(one for one in _TOLD[name] if one.strip("23") in _NUMBERS)
+                    yield parameter.first, f"type '{kind}' is not valid for attribute '{name}': write {names}"
             elif name in _LAST_INDICES:
-                index, last = integers.value(one.arguments), _LAST_INDICES[name]
-                many = count(tokens, first, end, integers)
+                wanted, last = indices(tokens, parameter, name, integers), _LAST_INDICES[name]
                 if not one.arguments:
                     yield one.at, f"'{name}' attribute takes one argument: write [[{name}(0)]], or leave it out"
-                elif index is not None and not 0 <= index <= last + 1 - many:
+                elif wanted and (wanted.start < 0 or wanted.stop > last + 1):
                     yield one.at, f"'{name}' attribute parameter is out of bounds: must be between 0 and {last}"
-                elif index is not None and "function_constant" not in found:
-                    wanted = {(name, index + nth) for nth in range(many)}
-                    if taken := min(wanted & places, default=None):
-                        yield (
-                            one.at,
-                            f"cannot reserve '{name}' resource location at index {taken[1]}: another parameter has it",
-                        )
-                    places |= wanted
+                elif is_certain:
+                    if taken := sorted(places[name].intersection(wanted)):
+                        yield one.at, _RESERVED.format(name, taken[0], "parameter")
+                    places[name].update(wanted)
             if name in _POSITIONS and kind in _POSITION:
                 if before is not None and _POSITION[kind] != _POSITION[before[1]]:
-                    yield first, _MIXED.format(*before, name, kind)
+                    yield parameter.first, _MIXED.format(*before, name, kind)
                 before = name, kind
 
 
@@ -332,24 +299,25 @@ def _refused_pointees(
 ) -> Iterator[tuple[int, str]]:
     """What a kernel's buffers hold: pointers to memory of the threads, and fields of a structure with one id."""
     assert entry.parameters is not None
-    for first, end in tokens.split(entry.parameters + 1, tokens.partner[entry.parameters]):
-        declared = declarators.read(tokens, first, end)
+    for parameter in written(tokens, entry.parameters, {}):
+        declared = parameter.declared
         if declared is None or not declared.declarators:
             continue
         own = declared.declarators[0].between or ()
         if _OF_BUFFERS.isdisjoint({*own, *declared.spaces}):
             continue
         if own:  # a pointer to pointers
-            yield from _leads_to_threads(first, declared)
-        for of_a_class in _classes(tokens, tokens.words[first : declared.type_end], named):
-            taken: set[int] = set()
+            yield from _leads_to_threads(parameter.first, declared)
+        for of_a_class in _classes(tokens, tokens.words[parameter.first : declared.type_end], named):
+            taken: set[int | None] = set()
             for member, field in of_a_class:
                 if any(one.is_indirect for one in field.declarators):
                     yield from _leads_to_threads(member.first, field)
-                for at, index in _ids(tokens, member, integers):
+                ids = (one for one in attributes.within(tokens, member.first, member.last) if one.name == "id")
+                for one, index in ((one, integers.value(one.arguments)) for one in ids):
                     if index in taken:
-                        yield at, f"cannot reserve 'id' resource location at index {index}: another member has it"
-                    taken.add(index)
+                        yield one.at, _RESERVED.format("id", index, "member")
+                    taken |= {index} - {None}
 
 
 _OF_BUFFERS = {"device", "constant"}
@@ -359,13 +327,6 @@ def _leads_to_threads(at: int, declared: Declared) -> Iterator[tuple[int, str]]:
     space = next((one for one in declared.spaces if one not in _OF_BUFFERS), None)
     if space is not None:
         yield at, f"a pointer to {space} memory cannot be used in a buffer: write device or constant"
-
-
-def _ids(tokens: Tokens, member: Declaration, integers: Integers) -> Iterator[tuple[int, int]]:
-    for one in attributes.within(tokens, member.first, member.last):
-        index = integers.value(one.arguments) if one.name == "id" and one.arguments else None
-        if index is not None:
-            yield one.at, index
 
 
 def _classes(
@@ -386,12 +347,3 @@ def _classes(
                     found |= set(tokens.words[declared.first : declared.type_end])
             yield fields
         ahead = found - known
-
-
-def _type_of(declared: list[str]) -> str:
-    """`const metal::uint2 i` is a uint2."""
-    return " ".join(word for word in declared[:-1] if word not in {"const", "thread", "metal", "::"})
-
-
-def _names_of(kinds: dict[str, int]) -> str:
-    return " or ".join(kind for kind in kinds if kind.strip("23") in {"uint", "ushort"})

@@ -122,7 +122,11 @@ def open_library(source: str, version: int = NEWEST_VERSION, *, is_strict: bool 
     key = ["library", *found.key_parts(checked=False), str(version), str(is_strict), translator_hash(), source]
     remembered = cache.read(key)
     if remembered is not None:
-        return Library(source, version, _from_json(remembered), None)
+        known = [
+            Function(name, stage, tuple(Constant(*one) for one in constants))
+            for name, stage, constants in json.loads(remembered)
+        ]
+        return Library(source, version, known, None)
     translation = _translated(found, source, version)
     with _lines_of_the_user(source):
         checked = translation.checked_text()
@@ -152,12 +156,6 @@ def _constants(translation: Translation, kernel: Kernel) -> Iterator[Constant]:
     """What an instantiation reads depends on its arguments, which only the compiler follows: it requires none."""
     for one in translation.constants_of(kernel):
         yield Constant(one.name, one.type, one.index, one.is_required and kernel.instantiation is None)
-
-
-def _from_json(text: bytes) -> list[Function]:
-    return [
-        Function(name, stage, tuple(Constant(*one) for one in constants)) for name, stage, constants in json.loads(text)
-    ]
 
 
 def _translated(found: compiler.Compiler, source: str, version: int) -> Translation:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import bisect
 import functools
+import itertools
 import os
 import struct
 from collections.abc import Iterable, Iterator, Sequence
@@ -75,12 +76,8 @@ def _with_column(rows: list[_Row], place: Place) -> Place:
 
 def _first_of_the_user(rows: list[_Row], indices: Sequence[int]) -> Place | None:
     """Within one sequence."""
-    for at in indices:
-        if rows[at].is_end:
-            break
-        if rows[at].is_the_users:
-            return rows[at].place
-    return None
+    sequence = itertools.takewhile(lambda row: not row.is_end, (rows[at] for at in indices))
+    return next((row.place for row in sequence if row.is_the_users), None)
 
 
 @functools.lru_cache(maxsize=32)

@@ -7,6 +7,7 @@ conditional ambiguous.
 
 from __future__ import annotations
 
+import functools
 import re
 
 from metal_dlpack.language.tokens import Tokens
@@ -20,6 +21,7 @@ _ENDS = {";", ")", ",", "]", "}"}
 _BEGINS = {";", "(", "{", "}", "[", ","}
 
 
+@functools.lru_cache(maxsize=4096)
 def in_cpp(number: str) -> str:
     """Return the number as C++ has it: of the type that it has in Metal."""
     decimal = _DECIMAL.fullmatch(number)
@@ -34,13 +36,10 @@ def in_cpp(number: str) -> str:
 
 def rewrite(words: list[str]) -> None:
     """Rewrite the numbers among the words, in place."""
-    known: dict[str, str] = {}
     for at, word in enumerate(words):
         # mutant survives (logic #2): only slower: in_cpp leaves what is no number
         if word[:1].isdigit() or (word[:1] == "." and len(word) > 1):
-            if word not in known:
-                known[word] = in_cpp(word)
-            words[at] = known[word]
+            words[at] = in_cpp(word)
 
 
 def rewrite_chosen(tokens: Tokens, source: Tokens) -> None:

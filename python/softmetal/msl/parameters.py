@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from metal_dlpack.language import attributes
 from metal_dlpack.language.diagnostics import source_error
 from metal_dlpack.language.signatures import KINDS, Written, written
 from metal_dlpack.language.tokens import Tokens, joined
@@ -16,8 +15,6 @@ from .integers import Integers
 
 #: Attributes of what each thread is told: those that the shim has an answer to.
 _OF_THE_THREAD = set(re.findall(r"^    FACT\((\w+)", (INCLUDE / "softmetal_image.h").read_text(), re.MULTILINE))
-
-_ARE_MANY = {"texture", "sampler"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,31 +32,24 @@ def bind(tokens: Tokens, opening: int, integers: Integers, named: Mapping[str, l
     parameters = written(tokens, opening, named)
     free = {kind: _free_indices(tokens, parameters, kind, integers) for kind in KINDS}
     return [
-        Parameter(one.name, _binder(tokens, one, free, integers), one.attributes.get("function_constant", ()))
+        Parameter(one.name, _binder(tokens, one, free, integers), one.arguments("function_constant"))
         for one in parameters
     ]
 
 
-def count(tokens: Tokens, first: int, end: int, integers: Integers) -> int:
-    """How many textures or samplers `array<texture2d<float>, 4> t` is; 1 of any other parameter."""
+def indices(tokens: Tokens, one: Written, kind: str, integers: Integers) -> range:
+    """The indices that a parameter's attribute takes: of `array<texture2d<float>, 4> t`, four; none: not known."""
     words = tokens.words
-    if _ARE_MANY.isdisjoint(one.name for one in attributes.within(tokens, first, end)):
-        return 1
-    at = next((at for at in range(first, end) if words[at] == "array" and words[at + 1] == "<"), None)
-    if at is None:
-        return 1
-    close = tokens.after_angle(at + 1) - 1
-    comma = max(each for each in range(at, close) if words[each] == "," or each == at)
-    return integers.value(tuple(words[comma + 1 : close])) or 1
+    index, many = integers.value(one.arguments(kind)), None
+    array = [at for at in range(one.first, one.end) if words[at] == "array" and words[at + 1] == "<"]
+    if array and kind in {"texture", "sampler"}:
+        _, *given = tokens.split(array[0] + 2, tokens.after_angle(array[0] + 1) - 1)
+        many = integers.value(words[slice(*given[-1])]) if given else None
+    return range(index, index + (many or 1)) if index is not None else range(0)
 
 
 def _free_indices(tokens: Tokens, parameters: list[Written], kind: str, integers: Integers) -> Iterator[int]:
-    used: set[int] = set()
-    for one in parameters:
-        index = integers.value(one.attributes[kind]) if kind in one.attributes else None
-        if index is not None:
-            many = count(tokens, one.first, one.end, integers)
-            used.update(range(index, index + many))
+    used = {index for one in parameters for index in indices(tokens, one, kind, integers)}
     return (index for index in range(1 << 16) if index not in used)
 
 
@@ -70,11 +60,10 @@ def _binder(tokens: Tokens, one: Written, free: dict[str, Iterator[int]], intege
         return f"softmetal::builtin<softmetal::{thread}>"
     if kind is None:
         raise source_error(tokens, one.first, _why_not(one))
-    index = one.attributes.get(kind)
+    index = one.arguments(kind)
     value = integers.value(index) if index else next(free[kind])
-    binder = f"softmetal::{kind}<({joined(index)})>" if value is None and index else f"softmetal::{kind}<{value}>"
-    condition = one.attributes.get("function_constant")
-    if condition:
+    binder = f"softmetal::{kind}<({joined(index)})>" if value is None else f"softmetal::{kind}<{value}>"
+    if condition := one.arguments("function_constant"):
         return f"metal::conditional_t<bool({joined(condition)}), {binder}, softmetal::absent>"
     return binder
 

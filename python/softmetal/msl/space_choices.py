@@ -91,10 +91,10 @@ class Choices:
     def _refuse_comparisons(self) -> None:
         for chain in self._chains():
             asked: dict[tuple[str, ...], set[str]] = {}
-            keys = [tuple(address_spaces.without(self._tokens.words[at:end])) for at, end, _ in chain]
-            for key, (_, _, sides) in zip(keys, chain, strict=True):
+            keyed = [(tuple(address_spaces.without(self._tokens.words[one[0] : one[1]])), one) for one in chain]
+            for key, (_, _, sides) in keyed:
                 asked.setdefault(key, set()).update(*sides)
-            for key, (at, _, sides) in zip(keys, chain, strict=True):
+            for key, (at, _, sides) in keyed:
                 is_decided = any(sides) and not all(side == sides[0] and len(side) == 1 for side in sides)
                 if is_decided and not (asked[key] >= _EACH_SPACE and "const" not in key):
                     raise source_error(self._tokens, at, _COMPARED.format(self._tokens.words[at]))

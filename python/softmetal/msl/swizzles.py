@@ -7,7 +7,6 @@ which it knew no operand before: `a.xy * b.zw`, `-a.xy`, `a.xy += b`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from metal_dlpack.language.declarations import Declaration, every
 from metal_dlpack.language.tokens import Tokens
@@ -27,7 +26,7 @@ def rewrite(tokens: Tokens, declarations: list[Declaration]) -> None:
     swizzles -= {word for at, word in enumerate(words) if word in swizzles and words[at - 1] not in _DOTS}
     if not swizzles:
         return
-    for at in sorted({at for first, last in _templates(declarations) for at in range(first, last)}):
+    for at in sorted({at for one in every(declarations) if one.is_template for at in range(one.first, one.last)}):
         word, following = words[at], words[at + 1]
         if word not in swizzles or following in _WRITES | {"("}:
             continue
@@ -36,7 +35,3 @@ def rewrite(tokens: Tokens, declarations: list[Declaration]) -> None:
         else:
             letters = "".join("xyzw"[_PLACES[letter]] for letter in word)
             words[at] = f"get_{letters}()"
-
-
-def _templates(declarations: list[Declaration]) -> Iterator[tuple[int, int]]:
-    return ((one.first, one.last) for one in every(declarations) if one.is_template)

@@ -85,25 +85,15 @@ def _aliases(tokens: Tokens) -> set[str]:
 
 def _is_in(tokens: Tokens, declared: Declared, one: Declarator, names: set[str]) -> bool:
     """True for a variable that is itself in threadgroup memory, by the word or by its type's name."""
-    if one.is_indirect:
-        return _SPACE in one.spaces
-    return _SPACE in one.spaces or not names.isdisjoint(_outside_of_brackets(tokens, declared))
-
-
-def _outside_of_brackets(tokens: Tokens, declared: Declared) -> list[str]:
-    """The words of the type but for those in `<...>` and other brackets: its address spaces and its names."""
-    found, at = list[str](), declared.first
-    while at < declared.type_end:
-        found.append(tokens.words[at])
-        behind = tokens.after_angle(at) if tokens.words[at] == "<" else at
-        at = behind if behind > at else tokens.partner.get(at, at) + 1
-    return found
+    type_words = [tokens.words[at] for at in tokens.outside(declared.first, declared.type_end)]
+    return _SPACE in one.spaces or (not one.is_indirect and not names.isdisjoint(type_words))
 
 
 def _is_made_by_a_trait(tokens: Tokens, declared: Declared, at: int) -> bool:
     """`conditional_t<c, threadgroup float, threadgroup int> x`: the type that a template makes may be in the space."""
     words = tokens.words
-    name = next((word for word in reversed(_outside_of_brackets(tokens, declared)) if word.isidentifier()), "")
+    type_words = [words[each] for each in tokens.outside(declared.first, declared.type_end)]
+    name = next((word for word in reversed(type_words) if word.isidentifier()), "")
     end = next(end for end in range(at, len(words)) if words[end] in {"*", "&", "&&", ",", ">", ";"})
     is_variable = not all(one.is_indirect for one in declared.declarators)
     return (
@@ -147,7 +137,7 @@ def _read(tokens: Tokens, at: int, first: int, opening: int, names: set[str]) ->
     if is_block and words[end] != ";":
         return None  # unfinished: the compiler says so
     declared = declarators.read(tokens, first, end)
-    if tokens.is_within_angles(first, at):
+    if at not in tokens.outside(first, at + 1):
         if declared is not None and _is_made_by_a_trait(tokens, declared, at):
             raise source_error(tokens, first, _NOT_UNDERSTOOD)
         return None
@@ -221,10 +211,9 @@ def _reference(tokens: Tokens, declared: Declared, one: Declarator, number: int)
     """Make the declarator that of a type; return the statement that declares what it was."""
     assert one.name is not None
     name, type_name, alignment = tokens.words[one.name], f"softmetal_type_{number}", f"softmetal_alignment_{number}"
-    behind = declarators.attributes(tokens, one.name + 1, one.end)
-    texts = [joined(tokens.words[first:end]) for first, end in [*declared.attributes, *behind]]
+    texts = [joined(tokens.words[first:end]) for first, end in [*declared.attributes, *one.attributes]]
     aligning = [text for text in texts if "align" in text.lower()]
-    for first, end in behind:
+    for first, end in one.attributes:
         _drop_what_no_type_has(tokens, first, end)
     tokens.drop(one.value, one.end - 1)
     tokens.words[one.name] = type_name

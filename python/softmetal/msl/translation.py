@@ -98,14 +98,17 @@ class Translation:
         kernel = self.kernels[name]
         image = self.image_text(name)
         for parameter in self._binders(kernel.declaration):
-            for index in self._indices_in(parameter.condition) - set(values):
-                raise self.lacks_constant(name, index)
+            for one in self.constants:
+                if one.name in parameter.condition and one.index not in values:
+                    raise self.lacks_constant(name, one.index)
         tokens = self._cpp[0].copy()
         function_constants.specialise(tokens, self.constants, values, is_final=True)
         reached = self._reached(kernel)
         for other in self.kernels.values():
             if other.instantiation is None and other.declaration.name(self._source) not in reached:
-                _drop_body(tokens, other.declaration)
+                assert other.declaration.body is not None
+                tokens.drop(other.declaration.body, other.declaration.last)
+                tokens.words[other.declaration.body] = ";"
         self._drop_what_asks_for_others(tokens, reached, values)
         return f"{TEXT_BEGINS}{tokens.text()}{TEXT_ENDS}{image}"
 
@@ -166,9 +169,6 @@ class Translation:
         text = f"the kernel '{name}' reads the function constant '{constant.name}' (index {index}), which has no value"
         return source_error(self._source, constant.declaration.first, text)
 
-    def _indices_in(self, words: tuple[str, ...]) -> set[int]:
-        return {one.index for one in self.constants if one.name in words}
-
     def image_text(self, name: str) -> str:
         """What makes an image of a kernel; it stands for the kernel's line.  Raises SourceError as kernel_text does."""
         kernel = self.kernels[name]
@@ -217,7 +217,8 @@ class Translation:
     def refuse_what_metal_has_not(self) -> None:
         """Raise SourceError for a construct that C++ has and Metal has not."""
         entries = {id(one.declaration): one.declaration for one in self.kernels.values() if one.stage == kernels.KERNEL}
-        legality.refuse(self._source, self._declarations, list(entries.values()), self._variables, self._by_name)
+        named, integers = self._by_name, self._integers
+        legality.refuse(self._source, self._declarations, list(entries.values()), self._variables, named, integers)
 
     def text_with_spaces(self) -> str:
         """The source with the words of address spaces left in it, for space_conversions.py."""
@@ -225,7 +226,6 @@ class Translation:
         stay = self._kept(tokens)
         space_conversions.prepare(tokens, self.constants, self._variables)
         self._rewrite(tokens, stay)
-        tokens.gaps = [_PRAGMA.sub("", gap) if "#pragma" in gap else gap for gap in tokens.gaps]
         return tokens.text()
 
     @cached_property
@@ -241,7 +241,6 @@ class Translation:
         address_spaces.erase(tokens, stay)
         names = threadgroup_variables.rewrite(tokens, [one for one in self._variables if tokens.words[one.end]])
         contraction.rewrite(tokens, stay)
-        tokens.gaps = [_PRAGMA.sub("", gap) if "#pragma" in gap else gap for gap in tokens.gaps]
         return tokens, names
 
     def _kept(self, tokens: Tokens) -> list[Declaration]:
@@ -270,6 +269,7 @@ class Translation:
         literals.rewrite_chosen(tokens, self._source)
         literals.rewrite(tokens.words)
         swizzles.rewrite(tokens, stay)
+        tokens.gaps = [_PRAGMA.sub("", gap) if "#pragma" in gap else gap for gap in tokens.gaps]
 
 
 def _give_linkage(tokens: Tokens, one: Declaration) -> None:
@@ -301,12 +301,6 @@ def _deduce_sizes(tokens: Tokens, one: Declaration) -> None:
             and words[at + 1] in {",", ">"}
         ):
             words[at - 1] = "int"
-
-
-def _drop_body(tokens: Tokens, one: Declaration) -> None:
-    assert one.body is not None
-    tokens.drop(one.body, one.last)
-    tokens.words[one.body] = ";"
 
 
 def _string(text: str) -> str:

@@ -34,37 +34,18 @@ class Lack:
 def find(tokens: Tokens, found: list[Declaration]) -> dict[int, Lack]:
     """What each declaration lacks, by id; those that lack nothing are not among them."""
     words = tokens.words
-    needed = {word: feature for word in set(words) if (feature := _feature(word))}
-    if not needed:
-        return {}
+    matches = [match for word in set(words) if (match := _FEATURE.fullmatch(word))]
+    needed = {match[0]: list(_FEATURES)[int(str(match.lastgroup)[1:])] for match in matches}
+    names = {id(one): one.name(tokens) for one in found if one.kind != INSTANTIATION} if needed else {}
     lacks: dict[int, Lack] = {}
-    known: set[str] = set()
-    names = {id(one): one.name(tokens) for one in found if one.kind != INSTANTIATION}
-    while needed:
+    fresh = needed
+    while fresh:
         for one in found:
-            if id(one) in lacks:
-                continue
-            at = next((at for at in range(one.first, one.last + 1) if words[at] in needed), None)
+            at = next((at for at in range(one.first, one.last + 1) if words[at] in fresh), None)
             if at is not None:
-                lacks[id(one)] = Lack(needed[words[at]], at)
-        known |= set(needed)
-        needed = _left_without_declaration(names, lacks, known)
+                lacks.setdefault(id(one), Lack(fresh[words[at]], at))
+        # Names that only declarations which lack something declare: who uses them lacks it too.
+        there = {"", *needed, *(name for key, name in names.items() if key not in lacks)}
+        fresh = {name: lacks[key].feature for key, name in names.items() if name not in there}
+        needed |= fresh
     return lacks
-
-
-def _left_without_declaration(names: dict[int, str], lacks: dict[int, Lack], known: set[str]) -> dict[str, str]:
-    """Names that only declarations which lack something declare: who uses them lacks it too."""
-    there = {name for key, name in names.items() if key not in lacks}
-    return {
-        name: lacks[key].feature
-        for key, name in names.items()
-        if key in lacks and name and name not in there and name not in known
-    }
-
-
-def _feature(word: str) -> str | None:
-    found = _FEATURE.fullmatch(word)
-    if found is None:
-        return None
-    nth = next(int(name[1:]) for name, text in found.groupdict().items() if text is not None and name[1:].isdigit())
-    return list(_FEATURES)[nth]
