@@ -1,8 +1,9 @@
-"""Other people's test suites on torch's mps, beside the CPU: suites.py [NAME...] [--page] [--pairs N] [--again].
+"""Others' test suites on torch's mps, beside the CPU: suites.py [NAME...] [--page] [--pairs N] [--more] [--again].
 
     suites.py kornia        one of tools/suites.toml; without a name, all of them; `exchange` is a group there
     suites.py --page        writes what came of it to docs/suites.md too
     suites.py --pairs 3     runs each three times on either device, in turn, for the median of the ratios of their times
+    suites.py --more        keeps the pairs of the last run and adds to them
     suites.py --again       counts what build/suites has of the last run once more, and runs nothing
 
 Each suite's version gets an environment of its own in build/suites, behind which stands all of the one that runs this.
@@ -197,6 +198,17 @@ def run(name: str, suite: dict[str, Any], device: str, python: Path, pair: int) 
                     more.write(json.dumps({"test": test, "outcome": "failed", "said": f"{DIED}: {code}"}) + "\n")
 
 
+def pairs_of(name: str) -> list[list[Path]]:
+    """The runs on the CPU and on mps, of each pair that is there."""
+    pairs = [[lines_on(name, device, pair) for device in ("cpu", "mps")] for pair in range(MAX_PAIRS)]
+    return [pair for pair in pairs if all(lines.exists() for lines in pair)]
+
+
+def is_whole(lines: Path) -> bool:
+    """Was the run not cut off?"""
+    return '"memory": "end"' in lines.read_text().rpartition("{")[2]
+
+
 def read(lines: Path) -> dict[str, Result]:
     """By test; one that began and did not end has died."""
     results: dict[str, Result] = {}
@@ -208,6 +220,15 @@ def read(lines: Path) -> dict[str, Result]:
         elif "test" in line:
             seconds = results[line["test"]].seconds
             results[line["test"]] = Result(line["outcome"], line["said"], seconds)
+    return results
+
+
+def worst(runs: list[dict[str, Result]]) -> dict[str, Result]:
+    """A test that fails in one of the runs has failed."""
+    results: dict[str, Result] = {}
+    for test, result in (found for run in runs for found in run.items()):
+        if results.setdefault(test, result).outcome != "failed":
+            results[test] = result
     return results
 
 
@@ -226,16 +247,17 @@ def grown(lines: Path) -> dict[str, int]:
 
 
 def row_from(name: str, suite: dict[str, Any]) -> Row:
-    pairs = [[lines_on(name, device, pair) for device in ("cpu", "mps")] for pair in range(MAX_PAIRS)]
-    ratios = [ratio_of(*map(read, pair)) for pair in pairs if all(lines.exists() for lines in pair)]
-    cpu, mps = map(read, pairs[0])
-    lost = uncollected(pairs[0][1])
+    if not (pairs := pairs_of(name)):
+        raise Missing(f"there is no run of it in {BUILD / name}")
+    runs = [[read(lines) for lines in pair] for pair in pairs]
+    cpu, mps = (worst(list(on_device)) for on_device in zip(*runs, strict=True))
+    lost = uncollected(pairs[-1][1])
     for test in cpu.keys() - mps.keys():
         if said := lost.get(test.partition("::")[0]):
             mps[test] = Result("failed", said)
     row = row_of(cpu, mps, CAUSES, suite.get("known", {}), of_mps=suite.get("of_mps", False))
-    growth = [grown(lines) for lines in pairs[0]]
-    row.ratios, row.tensors = ratios, growth[1]["tensors"]
+    growth = [grown(lines) for lines in pairs[-1]]
+    row.ratios, row.tensors = [ratio_of(*pair) for pair in runs], growth[1]["tensors"]
     row.grown = {"cpu": growth[0]["process"], "mps": growth[1]["process"]}
     return row
 
@@ -260,14 +282,15 @@ def show(name: str, suite: dict[str, Any], row: Row) -> None:
         print(f"   cannot be collected: {test}")
 
 
-def judge(name: str, suite: dict[str, Any], pairs: int) -> Row:
+def judge(name: str, suite: dict[str, Any], pairs: int, *, more: bool = False) -> Row:
     if pairs > 0:
+        kept = sum(is_whole(pair[-1]) for pair in pairs_of(name)) if more else 0
         python = environment(name, suite)
         source(name, suite)
-        for pair in range(MAX_PAIRS):
+        for pair in range(kept, MAX_PAIRS):
             for device in ("cpu", "mps"):
                 lines_on(name, device, pair).unlink(missing_ok=True)
-                if pair < pairs:
+                if pair < kept + pairs:
                     run(name, suite, device, python, pair)
     row = row_from(name, suite)
     if not row.tests:
@@ -290,20 +313,21 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--page", action="store_true")
     parser.add_argument("--pairs", type=int, choices=range(1, MAX_PAIRS + 1), default=1, metavar="N")
+    parser.add_argument("--more", action="store_true")
     parser.add_argument("--again", dest="pairs", action="store_const", const=0)
     options = parser.parse_args()
     status = 0
     for name in chosen(options.names):
         suite = SUITES[name]
         try:
-            row = judge(name, suite, options.pairs)
+            row = judge(name, suite, options.pairs, more=options.more)
         except Missing as why:
             print(f"== {name} {suite['version']}: left out: {why}", flush=True)
             continue
         show(name, suite, row)
         status |= bool(row.ours or row.crashes)
         if options.page:
-            date = datetime.date.fromtimestamp((BUILD / name / "mps.jsonl").stat().st_mtime).isoformat()
+            date = datetime.date.fromtimestamp(pairs_of(name)[-1][1].stat().st_mtime).isoformat()
             PAGE.write_text(placed(PAGE.read_text(), name, lines_of(name, suite["version"], date, row, CAUSES)))
     return status
 
