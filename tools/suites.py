@@ -7,8 +7,8 @@
     suites.py --again       counts what build/suites has of the last run once more, and runs nothing
 
 Each suite's version gets an environment of its own in build/suites, behind which stands all of the one that runs this.
-Its tests come from the sdist on the package index; where that has none, from a clone (bare or not) in $SUITES/NAME, of
-which the commit in the table is taken.  Their files stay in build/.
+Its tests come from the sdist on the package index; where that has none, from its repository at the commit in the table,
+or from a clone of it (bare or not) in $SUITES/NAME.  Their files stay in build/.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import re
 import subprocess
 import sys
 import sysconfig
-import tarfile
+import tempfile
 import tomllib
 import venv
 from collections.abc import Iterator
@@ -28,9 +28,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from suites_rows import DIED, PAGE, Result, Row, by_number, lines_of, placed, ratio_of, row_of
-
 ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT / "tests/support")]
+
+from fetching import keep, take_archive, take_commit, unpack  # noqa: E402
+from suites_rows import DIED, PAGE, Result, Row, by_number, lines_of, placed, ratio_of, row_of  # noqa: E402
+
 BUILD = ROOT / "build/suites"
 TABLE = tomllib.loads((ROOT / "tools/suites.toml").read_text())
 CAUSES: dict[str, Any] = TABLE["cause"]
@@ -84,58 +87,38 @@ def environment(name: str, suite: dict[str, Any]) -> Path:
 def source(name: str, suite: dict[str, Any]) -> Path:
     """A folder with the tests, and what they need beside them, but not the library."""
     folder = BUILD / name / "source"
-    if not folder.exists():
-        archive = BUILD / name / "source.tar"
-        archive.parent.mkdir(parents=True, exist_ok=True)
-        take_clone(name, suite, archive) if "commit" in suite else take_sdist(name, suite, archive)
-        unpack(archive, folder, (*ABOUT_TESTS, *suite.get("take", ())))
-        for part, its in suite.get("parts", {}).items():
-            take_clone(part, its, archive)
-            unpack(archive, folder / part, tuple(its["take"]))
-        archive.unlink()
-        if command := suite.get("build", "").format(include=sysconfig.get_path("include")).split():
-            subprocess.run(command, cwd=folder, check=True)
-        if not has_settings(folder):
-            (folder / "pytest.ini").write_text("[pytest]\n")  # else pytest finds ours
+    mark = json.dumps([suite.get(word) for word in ("version", "commit", "take", "without", "parts", "build")])
+    keep(folder, mark, lambda new: take_source(name, suite, new))
     return folder
+
+
+def take_source(name: str, suite: dict[str, Any], folder: Path) -> None:
+    if "commit" in suite:
+        take_clone(name, suite, folder, ABOUT_TESTS)
+    else:
+        wanted = "|".join(map(re.escape, (*ABOUT_TESTS, *suite.get("take", ()))))
+        with tempfile.TemporaryDirectory() as scratch:
+            archive = take_archive(Path(scratch), f"{name}=={suite['version']}", ["--no-binary=:all:"])
+            unpack(archive, rf"[^/]+/(?P<path>({wanted})(/.*)?)", folder)
+    for part, its in suite.get("parts", {}).items():
+        (folder / part).mkdir()
+        take_clone(part, its, folder / part)
+    if command := suite.get("build", "").format(include=sysconfig.get_path("include")).split():
+        subprocess.run(command, cwd=folder, check=True)
+    if not has_settings(folder):
+        (folder / "pytest.ini").write_text("[pytest]\n")  # else pytest finds ours
+
+
+def take_clone(name: str, suite: dict[str, Any], folder: Path, maybe: tuple[str, ...] = ()) -> None:
+    clone = Path(os.environ.get("SUITES") or BUILD / "clones", name)
+    paths = [*suite.get("take", ()), *(f":(exclude){one}" for one in suite.get("without", ()))]
+    take_commit(folder, f"https://github.com/{suite['repository']}", suite["commit"], clone, paths, maybe)
 
 
 def has_settings(folder: Path) -> bool:
     """For pytest: a file that only names it as a package has none."""
     texts = [path.read_text() for name in SETTINGS if (path := folder / name).exists()]
     return any(re.search(r"^\[(tool[.:])?pytest", text, re.MULTILINE) for text in texts)
-
-
-def take_sdist(name: str, suite: dict[str, Any], archive: Path) -> None:
-    asked = ["download", "-q", "--no-deps", "--no-binary=:all:", "-d", str(archive.parent)]
-    if not list(archive.parent.glob("*.tar.gz")):
-        pip(Path(sys.executable), *asked, f"{name}=={suite['version']}")
-    (found,) = archive.parent.glob("*.tar.gz")
-    found.rename(archive)
-
-
-def take_clone(name: str, suite: dict[str, Any], archive: Path) -> None:
-    clone = Path(os.environ.get("SUITES") or BUILD / "clones", name)
-    if not clone.is_dir():
-        raise Missing(f"its sdist has no tests, and there is no clone of {suite['repository']} in {clone}")
-    git = ["git", "-C", str(clone)]
-    there = subprocess.run([*git, "ls-tree", "--name-only", suite["commit"]], capture_output=True, text=True)
-    taken = {one.split("/")[0] for one in (*ABOUT_TESTS, *suite.get("take", ()))} & set(there.stdout.splitlines())
-    left_out = [f":(exclude){one}" for one in suite.get("without", ())]
-    command = [*git, "archive", "--prefix=clone/", "-o", str(archive), suite["commit"], *sorted(taken), *left_out]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        archive.unlink(missing_ok=True)
-        raise Missing((there.stderr + done.stderr).strip())
-
-
-def unpack(archive: Path, folder: Path, taken: tuple[str, ...]) -> None:
-    with tarfile.open(archive) as packed:
-        for member in packed:
-            path = member.name.partition("/")[2]
-            if any(path == one or path.startswith(f"{one}/") for one in taken):
-                member.name = path
-                packed.extract(member, folder, filter="data")
 
 
 # ---- one run ----
@@ -321,8 +304,9 @@ def main() -> int:
         suite = SUITES[name]
         try:
             row = judge(name, suite, options.pairs, more=options.more)
-        except Missing as why:
+        except (Missing, OSError) as why:
             print(f"== {name} {suite['version']}: left out: {why}", flush=True)
+            status = 1
             continue
         show(name, suite, row)
         status |= bool(row.ours or row.crashes)
