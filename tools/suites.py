@@ -31,7 +31,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "tests/support")]
 
-from fetching import keep, take_archive, take_commit, unpack  # noqa: E402
+from fetching import keep, said_by, take_archive, take_commit, unpack  # noqa: E402
 from suites_rows import DIED, PAGE, Result, Row, by_number, lines_of, placed, ratio_of, row_of  # noqa: E402
 
 BUILD = ROOT / "build/suites"
@@ -45,24 +45,8 @@ MAX_DEATHS = 25
 MAX_PAIRS = 9
 
 
-class Missing(Exception):
-    """The suite cannot be had here; the text says why."""
-
-
 def pip(python: Path, *words: str) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        str(python),
-        "--disable-pip-version-check",
-        "--no-input",
-        *words,
-    ]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise Missing((done.stderr.strip().splitlines() or ["pip failed"])[-1])
+    said_by(sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check", "--no-input", *words)
 
 
 def environment(name: str, suite: dict[str, Any]) -> Path:
@@ -231,7 +215,7 @@ def grown(lines: Path) -> dict[str, int]:
 
 def row_from(name: str, suite: dict[str, Any]) -> Row:
     if not (pairs := pairs_of(name)):
-        raise Missing(f"there is no run of it in {BUILD / name}")
+        raise OSError(f"there is no run of it in {BUILD / name}")
     runs = [[read(lines) for lines in pair] for pair in pairs]
     cpu, mps = (worst(list(on_device)) for on_device in zip(*runs, strict=True))
     lost = uncollected(pairs[-1][1])
@@ -277,7 +261,7 @@ def judge(name: str, suite: dict[str, Any], pairs: int, *, more: bool = False) -
                     run(name, suite, device, python, pair)
     row = row_from(name, suite)
     if not row.tests:
-        raise Missing(f"no test ran: {BUILD / name}/*.log says why")
+        raise OSError(f"no test ran: {BUILD / name}/*.log says why")
     facts = {"name": name, "version": suite["version"], "torch": importlib.metadata.version("torch")}
     (BUILD / f"{name}.json").write_text(json.dumps({**facts, **asdict(row)}, indent=1))
     return row
@@ -304,7 +288,7 @@ def main() -> int:
         suite = SUITES[name]
         try:
             row = judge(name, suite, options.pairs, more=options.more)
-        except (Missing, OSError) as why:
+        except OSError as why:
             print(f"== {name} {suite['version']}: left out: {why}", flush=True)
             status = 1
             continue
