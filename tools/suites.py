@@ -1,13 +1,14 @@
-"""Other people's test suites on torch's mps, beside the CPU: suites.py [NAME...] [--page] [--pairs N] [--again].
+"""Others' test suites on torch's mps, beside the CPU: suites.py [NAME...] [--page] [--pairs N] [--more] [--again].
 
     suites.py kornia        one of tools/suites.toml; without a name, all of them; `exchange` is a group there
     suites.py --page        writes what came of it to docs/suites.md too
     suites.py --pairs 3     runs each three times on either device, in turn, for the median of the ratios of their times
+    suites.py --more        keeps the pairs of the last run and adds to them
     suites.py --again       counts what build/suites has of the last run once more, and runs nothing
 
 Each suite's version gets an environment of its own in build/suites, behind which stands all of the one that runs this.
-Its tests come from the sdist on the package index; where that has none, from a clone (bare or not) in $SUITES/NAME, of
-which the commit in the table is taken.  Their files stay in build/.
+Its tests come from the sdist on the package index; where that has none, from its repository at the commit in the table,
+or from a clone of it (bare or not) in $SUITES/NAME.  Their files stay in build/.
 """
 
 import argparse
@@ -19,7 +20,7 @@ import re
 import subprocess
 import sys
 import sysconfig
-import tarfile
+import tempfile
 import tomllib
 import venv
 from collections.abc import Iterator
@@ -27,9 +28,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from suites_rows import DIED, PAGE, Result, Row, by_number, lines_of, placed, ratio_of, row_of
-
 ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT / "tests/support")]
+
+from fetching import keep, said_by, take_archive, take_commit, unpack  # noqa: E402
+from suites_rows import DIED, PAGE, Result, Row, by_number, lines_of, placed, ratio_of, row_of  # noqa: E402
+
 BUILD = ROOT / "build/suites"
 TABLE = tomllib.loads((ROOT / "tools/suites.toml").read_text())
 CAUSES: dict[str, Any] = TABLE["cause"]
@@ -41,24 +45,8 @@ MAX_DEATHS = 25
 MAX_PAIRS = 9
 
 
-class Missing(Exception):
-    """The suite cannot be had here; the text says why."""
-
-
 def pip(python: Path, *words: str) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        str(python),
-        "--disable-pip-version-check",
-        "--no-input",
-        *words,
-    ]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise Missing((done.stderr.strip().splitlines() or ["pip failed"])[-1])
+    said_by(sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check", "--no-input", *words)
 
 
 def environment(name: str, suite: dict[str, Any]) -> Path:
@@ -83,58 +71,38 @@ def environment(name: str, suite: dict[str, Any]) -> Path:
 def source(name: str, suite: dict[str, Any]) -> Path:
     """A folder with the tests, and what they need beside them, but not the library."""
     folder = BUILD / name / "source"
-    if not folder.exists():
-        archive = BUILD / name / "source.tar"
-        archive.parent.mkdir(parents=True, exist_ok=True)
-        take_clone(name, suite, archive) if "commit" in suite else take_sdist(name, suite, archive)
-        unpack(archive, folder, (*ABOUT_TESTS, *suite.get("take", ())))
-        for part, its in suite.get("parts", {}).items():
-            take_clone(part, its, archive)
-            unpack(archive, folder / part, tuple(its["take"]))
-        archive.unlink()
-        if command := suite.get("build", "").format(include=sysconfig.get_path("include")).split():
-            subprocess.run(command, cwd=folder, check=True)
-        if not has_settings(folder):
-            (folder / "pytest.ini").write_text("[pytest]\n")  # else pytest finds ours
+    mark = json.dumps([suite.get(word) for word in ("version", "commit", "take", "without", "parts", "build")])
+    keep(folder, mark, lambda new: take_source(name, suite, new))
     return folder
+
+
+def take_source(name: str, suite: dict[str, Any], folder: Path) -> None:
+    if "commit" in suite:
+        take_clone(name, suite, folder, ABOUT_TESTS)
+    else:
+        wanted = "|".join(map(re.escape, (*ABOUT_TESTS, *suite.get("take", ()))))
+        with tempfile.TemporaryDirectory() as scratch:
+            archive = take_archive(Path(scratch), f"{name}=={suite['version']}", ["--no-binary=:all:"])
+            unpack(archive, rf"[^/]+/(?P<path>({wanted})(/.*)?)", folder)
+    for part, its in suite.get("parts", {}).items():
+        (folder / part).mkdir()
+        take_clone(part, its, folder / part)
+    if command := suite.get("build", "").format(include=sysconfig.get_path("include")).split():
+        subprocess.run(command, cwd=folder, check=True)
+    if not has_settings(folder):
+        (folder / "pytest.ini").write_text("[pytest]\n")  # else pytest finds ours
+
+
+def take_clone(name: str, suite: dict[str, Any], folder: Path, maybe: tuple[str, ...] = ()) -> None:
+    clone = Path(os.environ.get("SUITES") or BUILD / "clones", name)
+    paths = [*suite.get("take", ()), *(f":(exclude){one}" for one in suite.get("without", ()))]
+    take_commit(folder, f"https://github.com/{suite['repository']}", suite["commit"], clone, paths, maybe)
 
 
 def has_settings(folder: Path) -> bool:
     """For pytest: a file that only names it as a package has none."""
     texts = [path.read_text() for name in SETTINGS if (path := folder / name).exists()]
     return any(re.search(r"^\[(tool[.:])?pytest", text, re.MULTILINE) for text in texts)
-
-
-def take_sdist(name: str, suite: dict[str, Any], archive: Path) -> None:
-    asked = ["download", "-q", "--no-deps", "--no-binary=:all:", "-d", str(archive.parent)]
-    if not list(archive.parent.glob("*.tar.gz")):
-        pip(Path(sys.executable), *asked, f"{name}=={suite['version']}")
-    (found,) = archive.parent.glob("*.tar.gz")
-    found.rename(archive)
-
-
-def take_clone(name: str, suite: dict[str, Any], archive: Path) -> None:
-    clone = Path(os.environ.get("SUITES") or BUILD / "clones", name)
-    if not clone.is_dir():
-        raise Missing(f"its sdist has no tests, and there is no clone of {suite['repository']} in {clone}")
-    git = ["git", "-C", str(clone)]
-    there = subprocess.run([*git, "ls-tree", "--name-only", suite["commit"]], capture_output=True, text=True)
-    taken = {one.split("/")[0] for one in (*ABOUT_TESTS, *suite.get("take", ()))} & set(there.stdout.splitlines())
-    left_out = [f":(exclude){one}" for one in suite.get("without", ())]
-    command = [*git, "archive", "--prefix=clone/", "-o", str(archive), suite["commit"], *sorted(taken), *left_out]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        archive.unlink(missing_ok=True)
-        raise Missing((there.stderr + done.stderr).strip())
-
-
-def unpack(archive: Path, folder: Path, taken: tuple[str, ...]) -> None:
-    with tarfile.open(archive) as packed:
-        for member in packed:
-            path = member.name.partition("/")[2]
-            if any(path == one or path.startswith(f"{one}/") for one in taken):
-                member.name = path
-                packed.extract(member, folder, filter="data")
 
 
 # ---- one run ----
@@ -197,6 +165,17 @@ def run(name: str, suite: dict[str, Any], device: str, python: Path, pair: int) 
                     more.write(json.dumps({"test": test, "outcome": "failed", "said": f"{DIED}: {code}"}) + "\n")
 
 
+def pairs_of(name: str) -> list[list[Path]]:
+    """The runs on the CPU and on mps, of each pair that is there."""
+    pairs = [[lines_on(name, device, pair) for device in ("cpu", "mps")] for pair in range(MAX_PAIRS)]
+    return [pair for pair in pairs if all(lines.exists() for lines in pair)]
+
+
+def is_whole(lines: Path) -> bool:
+    """Was the run not cut off?"""
+    return '"memory": "end"' in lines.read_text().rpartition("{")[2]
+
+
 def read(lines: Path) -> dict[str, Result]:
     """By test; one that began and did not end has died."""
     results: dict[str, Result] = {}
@@ -208,6 +187,15 @@ def read(lines: Path) -> dict[str, Result]:
         elif "test" in line:
             seconds = results[line["test"]].seconds
             results[line["test"]] = Result(line["outcome"], line["said"], seconds)
+    return results
+
+
+def worst(runs: list[dict[str, Result]]) -> dict[str, Result]:
+    """A test that fails in one of the runs has failed."""
+    results: dict[str, Result] = {}
+    for test, result in (found for run in runs for found in run.items()):
+        if results.setdefault(test, result).outcome != "failed":
+            results[test] = result
     return results
 
 
@@ -226,16 +214,17 @@ def grown(lines: Path) -> dict[str, int]:
 
 
 def row_from(name: str, suite: dict[str, Any]) -> Row:
-    pairs = [[lines_on(name, device, pair) for device in ("cpu", "mps")] for pair in range(MAX_PAIRS)]
-    ratios = [ratio_of(*map(read, pair)) for pair in pairs if all(lines.exists() for lines in pair)]
-    cpu, mps = map(read, pairs[0])
-    lost = uncollected(pairs[0][1])
+    if not (pairs := pairs_of(name)):
+        raise OSError(f"there is no run of it in {BUILD / name}")
+    runs = [[read(lines) for lines in pair] for pair in pairs]
+    cpu, mps = (worst(list(on_device)) for on_device in zip(*runs, strict=True))
+    lost = uncollected(pairs[-1][1])
     for test in cpu.keys() - mps.keys():
         if said := lost.get(test.partition("::")[0]):
             mps[test] = Result("failed", said)
     row = row_of(cpu, mps, CAUSES, suite.get("known", {}), of_mps=suite.get("of_mps", False))
-    growth = [grown(lines) for lines in pairs[0]]
-    row.ratios, row.tensors = ratios, growth[1]["tensors"]
+    growth = [grown(lines) for lines in pairs[-1]]
+    row.ratios, row.tensors = [ratio_of(*pair) for pair in runs], growth[1]["tensors"]
     row.grown = {"cpu": growth[0]["process"], "mps": growth[1]["process"]}
     return row
 
@@ -260,18 +249,19 @@ def show(name: str, suite: dict[str, Any], row: Row) -> None:
         print(f"   cannot be collected: {test}")
 
 
-def judge(name: str, suite: dict[str, Any], pairs: int) -> Row:
+def judge(name: str, suite: dict[str, Any], pairs: int, *, more: bool = False) -> Row:
     if pairs > 0:
+        kept = sum(is_whole(pair[-1]) for pair in pairs_of(name)) if more else 0
         python = environment(name, suite)
         source(name, suite)
-        for pair in range(MAX_PAIRS):
+        for pair in range(kept, MAX_PAIRS):
             for device in ("cpu", "mps"):
                 lines_on(name, device, pair).unlink(missing_ok=True)
-                if pair < pairs:
+                if pair < kept + pairs:
                     run(name, suite, device, python, pair)
     row = row_from(name, suite)
     if not row.tests:
-        raise Missing(f"no test ran: {BUILD / name}/*.log says why")
+        raise OSError(f"no test ran: {BUILD / name}/*.log says why")
     facts = {"name": name, "version": suite["version"], "torch": importlib.metadata.version("torch")}
     (BUILD / f"{name}.json").write_text(json.dumps({**facts, **asdict(row)}, indent=1))
     return row
@@ -290,20 +280,22 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--page", action="store_true")
     parser.add_argument("--pairs", type=int, choices=range(1, MAX_PAIRS + 1), default=1, metavar="N")
+    parser.add_argument("--more", action="store_true")
     parser.add_argument("--again", dest="pairs", action="store_const", const=0)
     options = parser.parse_args()
     status = 0
     for name in chosen(options.names):
         suite = SUITES[name]
         try:
-            row = judge(name, suite, options.pairs)
-        except Missing as why:
+            row = judge(name, suite, options.pairs, more=options.more)
+        except OSError as why:
             print(f"== {name} {suite['version']}: left out: {why}", flush=True)
+            status = 1
             continue
         show(name, suite, row)
         status |= bool(row.ours or row.crashes)
         if options.page:
-            date = datetime.date.fromtimestamp((BUILD / name / "mps.jsonl").stat().st_mtime).isoformat()
+            date = datetime.date.fromtimestamp(pairs_of(name)[-1][1].stat().st_mtime).isoformat()
             PAGE.write_text(placed(PAGE.read_text(), name, lines_of(name, suite["version"], date, row, CAUSES)))
     return status
 

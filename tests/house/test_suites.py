@@ -153,6 +153,30 @@ def test_times_are_the_median_of_the_pairs_and_memory_is_that_of_the_last_proces
     assert "| 2.0 of 3 | 16 | -0 | -0 |" in suites_rows.lines_of("a", "1", "now", row, {})["rows"][0]
 
 
+@pytest.mark.parametrize("more", [True, False])
+def test_pairs_are_added_and_a_test_that_fails_once_has_failed(tmp_path, monkeypatch, more):
+    monkeypatch.setattr(suites, "BUILD", tmp_path)
+    monkeypatch.setattr(suites, "environment", lambda name, suite: None)
+    monkeypatch.setattr(suites, "source", lambda name, suite: None)
+    (tmp_path / "a").mkdir()
+    ran, failing, cut_off = [], ["mps"], [("mps", 1)]
+
+    def run(name, suite, device, python, pair):
+        ran.append((device, pair))
+        outcome = "failed" if device in failing else "passed"
+        lines = [{"begun": "t"}, {"test": "t", "outcome": outcome, "said": "wrong"}]
+        lines += [] if (device, pair) in cut_off else [{"memory": "end", "tensors": 0, "process": 0}]
+        suites.lines_on(name, device, pair).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+    monkeypatch.setattr(suites, "run", run)
+    suite = {"version": "1"}
+    assert [*suites.judge("a", suite, 2).ours] == ["t"]
+    ran.clear(), failing.clear(), cut_off.clear()
+    row = suites.judge("a", suite, 2, more=more)
+    assert ran == [(device, pair) for pair in ((1, 2) if more else (0, 1)) for device in ("cpu", "mps")]
+    assert (len(row.ratios), [*row.ours]) == ((3, ["t"]) if more else (2, []))
+
+
 def test_a_suites_lines_take_the_place_of_its_old_ones():
     page = "".join(f"<!-- {b} -->\n| h |\n| - |\n| b 1 | old |\n<!-- end of {b} -->\n" for b in ("rows", "ours"))
     once = suites_rows.placed(page, "a", {"rows": ["| a 1 | x |"], "ours": ["| a | y |", "| a | z |"]})

@@ -7,25 +7,21 @@ build/.  A test that reads them, `folder("mlx-metal")`, skips if they could not 
 METAL_DLPACK_NEEDS_REFERENCE is 1.
 """
 
-import fcntl
 import hashlib
 import json
 import os
 import re
-import shutil
-import subprocess
 import sys
-import tarfile
 import tempfile
 import urllib.request
-import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import pytest
 from apple.macho import Image
+from fetching import alone, is_kept, keep, take_archive, unpack
 from places import ROOT
 
 
@@ -172,8 +168,7 @@ def kept_in() -> Path:
 def is_there(package: Package | File) -> bool:
     if isinstance(package, File):
         return package.path.exists() and hashlib.sha256(package.path.read_bytes()).hexdigest() == package.digest
-    stamp = kept_in() / package.name / "stamp"
-    return stamp.exists() and stamp.read_text() == package.mark
+    return is_kept(kept_in() / package.name, package.mark)
 
 
 @cache
@@ -200,16 +195,12 @@ def file(name: str) -> Path:
 
 def fetch(package: Package | File) -> None:
     """Fetch the package, unless what is kept was taken by the same words."""
-    kept_in().mkdir(parents=True, exist_ok=True)
-    with (kept_in() / f"{package.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # of several checkouts one fetches
-        if is_there(package):
-            return
-        if isinstance(package, File):
+    if isinstance(package, Package):
+        keep(kept_in() / package.name, package.mark, lambda new: take(package, new))
+        return
+    with alone(kept_in() / package.name):
+        if not is_there(package):
             take_file(package)
-        else:
-            take(package)
-            (kept_in() / package.name / "stamp").write_text(package.mark)
 
 
 def take_file(file: File) -> None:
@@ -222,55 +213,24 @@ def take_file(file: File) -> None:
     file.path.write_bytes(contents)
 
 
-def take(package: Package) -> None:
+def take(package: Package, folder: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
-        asked = Path(scratch, "asked.txt")  # pip compares the digest before it opens the file
-        asked.write_text(f"{package.requirement} --hash=sha256:{package.digest}\n")
-        subprocess.run(
-            [
-                *(sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"),
-                *("--require-hashes", *package.options, "--dest", scratch, "--requirement", str(asked)),
-            ],
-            check=True,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        (archive,) = (path for path in Path(scratch).iterdir() if path != asked)
-        shutil.rmtree(kept_in() / package.name, ignore_errors=True)
-        (kept_in() / package.name).mkdir()
-        for name, contents in members(archive):
-            if match := re.fullmatch(package.wanted, name):
-                target = kept_in() / package.name / match.groupdict().get("path", name)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(contents())
-            if package.facts and re.fullmatch(package.facts[0], name):
-                _, outside, said = package.facts
-                whole = Path(scratch, "whole")
-                whole.write_bytes(contents())
-                (kept_in() / package.name / outside).write_text(said(whole))
-
-
-def members(archive: Path) -> Iterator[tuple[str, Callable[[], bytes]]]:
-    """Each file of a wheel or sdist: its path, and a call that reads it."""
-    if archive.suffix == ".whl":
-        with zipfile.ZipFile(archive) as wheel:
-            for name in wheel.namelist():
-                yield name, lambda name=name: wheel.read(name)
-    else:
-        with tarfile.open(archive) as sdist:
-            for member in sdist:
-                if member.isfile():
-                    yield member.name, lambda member=member: sdist.extractfile(member).read()
+        requirement = f"{package.requirement} --hash=sha256:{package.digest}"
+        archive = take_archive(Path(scratch), requirement, package.options)
+        unpack(archive, package.wanted, folder)
+        if package.facts:
+            inside, outside, said = package.facts
+            unpack(archive, inside, Path(scratch, "facts"))
+            (whole,) = (path for path in Path(scratch, "facts").rglob("*") if path.is_file())
+            (folder / outside).write_text(said(whole))
 
 
 if __name__ == "__main__":
     for package in PACKAGES:
         try:
             fetch(package)
-        except (subprocess.SubprocessError, OSError) as failure:
-            said = getattr(failure, "stderr", None) or str(failure)
-            sys.exit(f"{package.requirement} cannot be fetched: {said.strip().splitlines()[-1]}")
+        except OSError as failure:
+            sys.exit(f"{package.requirement} cannot be fetched: {str(failure).splitlines()[-1]}")
     for wanted in FILES:
         try:
             fetch(wanted)

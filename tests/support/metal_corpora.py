@@ -4,14 +4,9 @@
 bare or not, in $CORPORA/NAME is taken in place of the address.
 """
 
-import fcntl
 import os
 import random
 import re
-import shutil
-import subprocess
-import tarfile
-import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from fetched_data import kept_in
+from fetching import is_kept, keep, take_commit
 
 from metal_dlpack import kernel_source
 
@@ -66,29 +62,9 @@ CORPORA = {
 
 def fetch(corpus: Corpus) -> None:
     """Keep the corpus, unless it is there; OSError: why it cannot be had."""
-    corpus.path.parent.mkdir(parents=True, exist_ok=True)
-    with corpus.path.with_suffix(".lock").open("w") as lock, tempfile.TemporaryDirectory() as scratch:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        stamp = corpus.path / "stamp"
-        if stamp.exists() and stamp.read_text() == corpus.stamp:
-            return
-        clone = Path(os.environ.get("CORPORA") or scratch, corpus.name)
-        if not clone.is_dir():
-            clone = Path(scratch, corpus.name)
-            git("init", "-q", "--bare", str(clone))
-            git("-C", str(clone), "fetch", "-q", "--depth", "1", corpus.repository, corpus.commit)
-        archive = Path(scratch, "archive.tar")
-        git("-C", str(clone), "archive", "-o", str(archive), corpus.commit, *corpus.under)
-        shutil.rmtree(corpus.path, ignore_errors=True)
-        with tarfile.open(archive) as packed:
-            packed.extractall(corpus.path, filter="data")
-        stamp.write_text(corpus.stamp)
-
-
-def git(*words: str) -> None:
-    done = subprocess.run(["git", *words], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise OSError(f"git {' '.join(words)}: {done.stderr.strip()}")
+    clone = Path(os.environ.get("CORPORA") or corpus.path.parent / "clones", corpus.name)
+    taken = (corpus.repository, corpus.commit, clone, corpus.under)
+    keep(corpus.path, corpus.stamp, lambda new: take_commit(new, *taken))
 
 
 def sources(corpus: Corpus) -> Iterator[Program]:
@@ -120,7 +96,7 @@ def composed(corpus: Corpus, program: Program) -> str:
 def text_of(name: str, file: str) -> str:
     """One program, by the end of its path; the test skips where the corpus was not fetched."""
     corpus = CORPORA[name]
-    if not (corpus.path / "stamp").exists():
+    if not is_kept(corpus.path, corpus.stamp):
         pytest.skip(f"{name} is not in {corpus.path}: run make corpora ARGS={name}")
     (found,) = (one for one in sources(corpus) if one.file.endswith(file))
     return composed(corpus, found)
