@@ -242,7 +242,7 @@ class BuildPackage(build_py):
 
 
 class StripModule(install_lib):
-    """install_lib that takes the debug information off what goes into a wheel: two thirds of it.
+    """install_lib that takes the debug information off what goes into a wheel, two thirds of it, and the names of data.
 
     The names of functions stay, so that a backtrace can be read.  What was built stays as it is, for the debugger.  On
     a Mac the linker has left the debug information with the object files.
@@ -251,9 +251,19 @@ class StripModule(install_lib):
     def install(self) -> list[str]:
         installed = super().install()
         for path in installed:
-            if path.endswith(".so") and not IS_MAC and not runs(["strip", "--strip-debug", path]):
+            if path.endswith(".so") and not IS_MAC and not runs(["strip", "--strip-debug", *names_of_data(path), path]):
                 self.warn(f"strip does not work: {path} keeps its debug information")
         return installed
+
+
+def names_of_data(path: str) -> list[str]:
+    """What strip takes off: each name that is no function's, of which Objective-C has some two thousand."""
+    try:
+        listed = subprocess.run(["nm", "--format=sysv", path], capture_output=True, text=True, check=False).stdout
+    except OSError:
+        return []
+    rows = [line.split("|") for line in listed.splitlines() if line.count("|") == 6]
+    return [word for row in rows if "FUNC" not in row[3] for word in ("-N", row[0].strip())]
 
 
 def is_older(path: str, others: list[str]) -> bool:
