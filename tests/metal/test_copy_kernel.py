@@ -113,7 +113,9 @@ def random_job(chance, unit):
 @pytest.mark.some(2)
 def test_the_compiled_kernel_does_what_its_text_does_as_c(kernels, log):
     kernel, chance = kernels[log], random.Random(log)
-    compiled = md.kernel(kernel.source.decode(), kernel.name.decode())
+    # By its own name the software Metal answers with the C, where a copy has run before.
+    source, name = (text.decode().replace("metal_dlpack_copy_", "compiled_") for text in (kernel.source, kernel.name))
+    compiled = md.kernel(source, name)
     for _ in range(60):
         shape, calls, dst, src = random_job(chance, 1 << log)
         buffers = [md.Buffer(len(dst)), md.Buffer(len(src))]
