@@ -257,13 +257,14 @@ class StripModule(install_lib):
 
 
 def names_of_data(path: str) -> list[str]:
-    """What strip takes off: each name that is no function's, of which Objective-C has some two thousand."""
+    """What strip takes off: each name that is no function's, of which Objective-C has two thousand, or a part's."""
     try:
         listed = subprocess.run(["nm", "--format=sysv", path], capture_output=True, text=True, check=False).stdout
     except OSError:
         return []
     rows = [line.split("|") for line in listed.splitlines() if line.count("|") == 6]
-    return [word for row in rows if "FUNC" not in row[3] for word in ("-N", row[0].strip())]
+    names = (row[0].strip() for row in rows if "FUNC" not in row[3] or ".cold" in row[0])
+    return [word for name in names for word in ("-N", name)]
 
 
 def is_older(path: str, others: list[str]) -> bool:
