@@ -226,3 +226,16 @@ def test_a_source_that_only_seems_to_wait_is_put_into_one_loop(said, monkeypatch
     [number] = re.findall(r"^define internal void @softmetal_one_thread.* (#\d+) \{$", text, re.MULTILINE)
     assert "alwaysinline" in text.split(f"\nattributes {number} = ")[1].partition("\n")[0]
     assert "softmetal_run_columns" not in text
+
+
+def test_a_function_whose_attributes_are_not_told_takes_turns(said, monkeypatch):
+    from softmetal.msl import regions
+
+    split = regions.split_at_waits
+    monkeypatch.setattr(
+        regions, "split_at_waits", lambda text: split(re.sub(r"^attributes .*\n", "", text, flags=re.M))
+    )
+    body, wanted = BODIES["through memory of the threadgroup"]
+    x, made = run(source_of(body), 64, 256)
+    assert (made == wanted(x, 64)).all()
+    assert said == ["CannotSplit('its attributes are not found')"]

@@ -217,16 +217,17 @@ def in_rows(text: str, *, by_columns: bool = False) -> str:
     """Return LLVM's text of a kernel that does not wait with what a thread does inside one loop over threads."""
     text = without(text, "rows" if by_columns else "columns").replace("@softmetal_run_columns(", "@softmetal_run_rows(")
     found = ONE_THREAD.search(text)
-    if found is None:  # the loop calls it
+    attributes = attributes_of(text, found["attributes"]) if found else ""
+    if not found or not attributes:  # the loop calls it
         return text
     head = found[0].partition("\n")[0]
     inlined = head.replace("define hidden", "define internal").replace(found["attributes"], "#9000")
-    attributes = attributes_of(text, found["attributes"]).replace("noinline", "alwaysinline")
-    return f"{text.replace(head, inlined)}attributes #9000 = {{ {attributes} }}\n"
+    always = attributes.replace("noinline", "alwaysinline")
+    return f"{text.replace(head, inlined)}attributes #9000 = {{ {always} }}\n"
 
 
 def attributes_of(text: str, number: str) -> str:
-    """What a function is, by the number behind its head."""
+    """What a function is, by the number behind its head; empty: the text does not say."""
     return text.partition(f"\nattributes {number} = {{ ")[2].partition(" }\n")[0]
 
 

@@ -100,12 +100,15 @@ def split_at_waits(text: str) -> str:
         raise CannotSplit("its regions would be too large")
     if made.slots_nbytes > _MOST_SLOTS:
         raise CannotSplit("what its threads keep would be too large")
+    attributes = attributes_of(text, found["attributes"])
+    if not attributes:
+        raise CannotSplit("its attributes are not found")
     return write_loops(
         rest,
         regions,
         thread.marks,
         thread.variables,
-        attributes_of(text, found["attributes"]),
+        attributes,
         made.slots_nbytes,
         made.shared_nbytes,
         found[0] if runs_through else "",
