@@ -1,13 +1,14 @@
 """Address spaces: a CPU has one.  The words go, and declarations that they alone told apart become one.
 
 `float f(device float *)` and `float f(threadgroup float *)` are one function here.  The first stays.  In Metal there is
-no other way to write a function for two address spaces, so that their texts are copies; where they are not, the source
-is refused rather than run as something else.
+no other way to write a function for two address spaces, so that their texts are copies; where they are not, each gets
+a name (space_calls.py), or the source is refused rather than run as something else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from . import attributes, declarators
 from .declarations import FUNCTION, INSTANTIATION, Declaration, after_template, every
@@ -18,9 +19,27 @@ from .tokens import Tokens
 _AS_CPP = dict.fromkeys(SPACES, "") | {"constant": "const", "kernel": ""}
 _NO_DIFFERENCE = {"inline", "static", "constexpr", "METAL_FUNC", "extern"}
 _WHY_NOT = (
-    "this differs from the declaration in line {} in nothing but address spaces, and does something else: "
+    "an address space chooses between this and the declaration in line {}, which does something else: "
     "without a Mac there is one address space, so give one of the two another name"
 )
+
+
+class Differing(NamedTuple):
+    """A function that differs from another in an address space, and does something else: a call may mean it."""
+
+    function: Declaration
+    why: str
+
+
+def differ(tokens: Tokens, known: Declaration, one: Declaration) -> list[Differing]:
+    """Return both; raises SourceError where no name can tell their calls apart."""
+    why = _WHY_NOT.format(tokens.place(known.first)[1])
+    for each in (known, one):
+        name = (each.parameters or 0) - 1
+        is_named = tokens.words[name].isidentifier() and tokens.words[name - 1] not in {"operator", "::"}
+        if each.is_template or each.is_constructor or each.body is None or not is_named:
+            raise source_error(tokens, one.first, why)
+    return [Differing(known, why), Differing(one, why)]
 
 
 def without(words: Iterable[str]) -> list[str]:
@@ -38,32 +57,38 @@ def erase(tokens: Tokens, declarations: list[Declaration]) -> None:
     tokens.words = without(words)
 
 
-def drop_duplicates(tokens: Tokens, declarations: list[Declaration]) -> list[Declaration]:
-    """Drop what is declared already once address spaces are gone; return the declarations that stay."""
-    dropped = {id(one) for one in _duplicates(tokens, declarations)}
+def drop_duplicates(tokens: Tokens, declarations: list[Declaration], differing: list[Differing]) -> list[Declaration]:
+    """Drop what is declared already once address spaces are gone; return the declarations that stay.
+
+    differing: what does something else is added.
+    """
+    dropped = {id(one) for one in _duplicates(tokens, declarations, differing)}
     stay = []
     for one in declarations:
         if id(one) in dropped:
             tokens.drop(one.first, one.last)
             continue
-        one.members = drop_duplicates(tokens, one.members)
+        one.members = drop_duplicates(tokens, one.members, differing)
         stay.append(one)
     return stay
 
 
-def _duplicates(tokens: Tokens, declarations: list[Declaration]) -> Iterator[Declaration]:
+def _duplicates(tokens: Tokens, declarations: list[Declaration], differing: list[Differing]) -> Iterator[Declaration]:
     for same_name in _alike(tokens, declarations):
-        first: dict[tuple[str, ...], Declaration] = {}
+        groups: dict[tuple[str, ...], list[Declaration]] = {}
         for one in same_name:
-            known = first.setdefault((str(one.body is None), *_signature(tokens, one)), one)
-            if known is one or _head(tokens, one) == _head(tokens, known):
+            groups.setdefault((str(one.body is None), *signature(tokens, one)), []).append(one)
+        choosing = {id(one.function) for one in differing}
+        for known, *others in groups.values():
+            twins = [one for one in others if _head(tokens, one) != _head(tokens, known)]
+            different = [one for one in twins if rest(tokens, one) != rest(tokens, known)]
+            is_asked = all(condition(tokens, one) for one in different)
+            if not is_asked or not choosing.isdisjoint(map(id, [known, *twins])):
+                differing += [each for one in [*different, *twins] for each in differ(tokens, known, one)]
                 continue
-            if rest(tokens, one) != rest(tokens, known):
-                why = _WHY_NOT.format(tokens.place(known.first)[1])
-                if not condition(tokens, one):
-                    raise source_error(tokens, one.first, why)
-                forbid(tokens, known, why)
-            yield one
+            for one in different[:1]:
+                forbid(tokens, one, known)
+            yield from twins
 
 
 def condition(tokens: Tokens, one: Declaration) -> list[str]:
@@ -74,10 +99,11 @@ def condition(tokens: Tokens, one: Declaration) -> list[str]:
     return [word for at in places for word in words[at : tokens.after_angle(at + 1)]]
 
 
-def forbid(tokens: Tokens, one: Declaration, why: str) -> None:
-    """Let the compiler refuse, with these words, what calls it."""
+def forbid(tokens: Tokens, beside: Declaration, one: Declaration) -> None:
+    """Let the compiler refuse what calls it."""
     at, _ = after_template(tokens, one.first)
     if tokens.words[at]:
+        why = _WHY_NOT.format(tokens.place(beside.first)[1])
         tokens.gaps[at] += f'__attribute__((unavailable("{why}"))) '
 
 
@@ -109,7 +135,7 @@ def rest(tokens: Tokens, one: Declaration) -> list[str]:
     return [places.get(word, word) for word in words if word]
 
 
-def _signature(tokens: Tokens, one: Declaration) -> list[str]:
+def signature(tokens: Tokens, one: Declaration) -> list[str]:
     """What tells the declaration from others, without address spaces and the names of parameters."""
     if one.kind != FUNCTION or one.parameters is None:
         return _once_const(_head(tokens, one))

@@ -161,12 +161,18 @@ def _constants(translation: Translation, kernel: Kernel) -> Iterator[Constant]:
 def _translated(found: compiler.Compiler, source: str, version: int) -> Translation:
     from metal_dlpack.language.tokens import Unbalanced
 
+    from . import space_conversions
     from .translation import Translation
 
     preprocessed = found.preprocess(source, version)
     try:
         with _lines_of_the_user(source):
-            return Translation(preprocessed)
+            translation = Translation(preprocessed)
+            calls = translation.text_with_spaces(of_calls=True)
+        if calls:
+            with found.reading(space_conversions.HEAD + calls, space_conversions.FLAGS) as said:
+                translation.settle(said())
+        return translation
     except (Unbalanced, RecursionError):  # clang takes fewer levels of brackets than the translator
         raise _of_unbalanced(found, preprocessed, source) from None
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from metal_dlpack.language import address_spaces, attributes, declarations
+from metal_dlpack.language.address_spaces import Differing
 from metal_dlpack.language.declarations import CLASS, FUNCTION, OTHER, Declaration
 from metal_dlpack.language.declarators import SPACES
 from metal_dlpack.language.diagnostics import source_error
@@ -23,10 +24,6 @@ from metal_dlpack.language.tokens import Tokens
 
 _SPECIALISED = (
     "this specialisation is for one address space, and the declaration in line {} does something else for the others: "
-    "without a Mac there is one address space"
-)
-_OVERLOADED = (
-    "an address space chooses between this and the declaration in line {}, which does something else: "
     "without a Mac there is one address space"
 )
 _COMPARED = "'{}' compares address spaces: without a Mac there is one"
@@ -57,11 +54,15 @@ class _Parameter:
 
 
 class Choices:
-    """What the names of a source's typedefs say of address spaces, and what is refused by it."""
+    """What the names of a source's typedefs say of address spaces, and what is refused by it.
+
+    differing: functions that an address space chooses between, and whose calls can be told apart.
+    """
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
         self._named: dict[str, set[str]] = {}
+        self.differing: list[Differing] = []
         self._forbidden: dict[int, tuple[Declaration, Declaration]] = {}
         for name, declared, one in declarations.aliases(tokens):
             self._named[name] = self._spaces(tokens.words[declared.first : one.end])
@@ -82,7 +83,7 @@ class Choices:
         Functions between which an address space may choose, unless a condition does, are refused where one is called.
         """
         for one, other in self._forbidden.values():
-            address_spaces.forbid(tokens, one, _OVERLOADED.format(tokens.place(other.first)[1]))
+            address_spaces.forbid(tokens, other, one)
         for at, end, _ in self._comparisons(is_answered=True):
             tokens.drop(at + 1, end)
             prefix = "" if tokens.words[at - 1] == "::" else "metal::"
@@ -156,7 +157,8 @@ class Choices:
                 continue
             for other in [other for others in same if others != key for other in same[others]]:
                 if not self._is_empty(other) and not self._is_same_text(alike[0], other):
-                    self._raise(_SPECIALISED, alike[0], other)
+                    why = _SPECIALISED.format(self._tokens.place(other.first)[1])
+                    raise source_error(self._tokens, alike[0].first, why)
 
     def _arguments(self, one: Declaration) -> list[str]:
         """The words of `<device T *>` behind the name."""
@@ -179,12 +181,14 @@ class Choices:
         defined = [(one, list(self._parameters(one))) for one in group]
         for (one, its), (other, others) in combinations(defined, 2):
             pairs = list(zip(its, others, strict=False))
-            if len(its) != len(others) or not _can_be_one_call(pairs):
+            is_repeated = (one.body is None) != (other.body is None)  # to declare it and to define it are no two
+            if is_repeated or len(its) != len(others) or not _can_be_one_call(pairs):
                 continue
             if any(_differ_in_spaces(*pair) for pair in pairs) and not self._is_same_text(one, other):
                 asked = [self._condition(each) for each in (one, other)]
                 if not any(asked):
-                    self._raise(_OVERLOADED, other, one)
+                    self.differing += address_spaces.differ(self._tokens, one, other)
+                    continue
                 if asked[0] != asked[1] and all(asked):
                     continue  # the conditions choose
                 # A condition beside a class template's own function is not meant for that class.
@@ -231,9 +235,6 @@ class Choices:
             bases = head[head.index(":") :] if each.kind == CLASS and ":" in head else []
             texts.append([*bases, *address_spaces.rest(self._tokens, each)])
         return texts[0] == texts[1]
-
-    def _raise(self, text: str, one: Declaration, other: Declaration) -> None:
-        raise source_error(self._tokens, one.first, text.format(self._tokens.place(other.first)[1]))
 
 
 def _can_be_one_call(pairs: list[tuple[_Parameter, _Parameter]]) -> bool:

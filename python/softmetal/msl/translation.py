@@ -20,6 +20,7 @@ from . import (
     kernels,
     legality,
     literals,
+    space_calls,
     space_conversions,
     swizzles,
     threadgroup_variables,
@@ -60,6 +61,7 @@ class Translation:
         self._lacks = unsupported.find(source, found)
         self._bound: dict[int, list[Parameter]] = {}
         self._reached_by: dict[str, set[str]] = {}
+        self._calls: str | None = None  # what clang said of them
 
     def constants_of(self, kernel: Kernel) -> list[FunctionConstant]:
         """The function constants that a kernel can reach, through whatever it names.
@@ -220,23 +222,39 @@ class Translation:
         named, integers = self._by_name, self._integers
         legality.refuse(self._source, self._declarations, list(entries.values()), self._variables, named, integers)
 
-    def text_with_spaces(self) -> str:
-        """The source with the words of address spaces left in it, for space_conversions.py."""
+    def text_with_spaces(self, *, of_calls: bool = False) -> str:
+        """The source with the words of address spaces left in it, for space_conversions.py.
+
+        of_calls: so that clang says what space_calls.py asks; empty if there is nothing to ask.
+        """
+        if of_calls and not self._united[2].differing:
+            return ""
         tokens = self._source.copy()
         stay = self._kept(tokens)
+        if of_calls:
+            space_calls.prepare(tokens, stay, self._united[2].differing)
         space_conversions.prepare(tokens, self.constants, self._variables)
         self._rewrite(tokens, stay)
         return tokens.text()
 
+    def settle(self, said: str) -> None:
+        """Take what clang said of the calls; before that, a source with such functions is refused."""
+        self._calls = said
+
+    @cached_property
+    def _united(self) -> tuple[Tokens, list[Declaration], Choices]:
+        """The source without what only address spaces tell apart, its declarations, and what they choose between."""
+        tokens, choices = self._source.copy(), Choices(self._source)
+        whole = self._kept(tokens)
+        choices.refuse(whole)
+        return tokens, address_spaces.drop_duplicates(tokens, whole, choices.differing), choices
+
     @cached_property
     def _cpp(self) -> tuple[Tokens, list[str]]:
         """The source as C++ but for function constants, and the names of its variables in threadgroup memory."""
-        tokens = self._source.copy()
-        whole = self._kept(tokens)
-        stay = address_spaces.drop_duplicates(tokens, whole)
-        choices = Choices(self._source)
-        choices.refuse(whole)
+        tokens, stay, choices = self._united
         choices.answer(tokens)
+        space_calls.rewrite(tokens, stay, choices.differing, self._calls)
         self._rewrite(tokens, stay)
         address_spaces.erase(tokens, stay)
         names = threadgroup_variables.rewrite(tokens, [one for one in self._variables if tokens.words[one.end]])
