@@ -106,8 +106,30 @@ def test_a_call_that_does_not_show_which_it_means_is_refused(rest):
     assert "softmetal" not in str(caught.value)
 
 
-def test_a_call_in_a_template_for_one_space_is_taken():
-    source = HEAD + STRUCT + IN_A_TEMPLATE + "kernel void k(device float *x, constant S &s) { x[0] = g(s); }"
-    made = md.asarray(np.zeros(1, "f4"), copy=True)
-    md.kernel(source)(made, md.asarray(np.ones(1, "f4"), copy=True), threads=1, group=1)
-    assert np.asarray(made).tolist() == [2]
+TWO = "int n(device float *s) { return 2; } int n(thread float *s) { return 1; }\n"
+KERNEL = "kernel void k(device float *x, constant S &c, device S *d) "
+#: A source, and what its kernel writes to x.
+PROGRAMS = {
+    "inherited": (STRUCT + KERNEL.replace("S ", "D ").join(["struct D : S { float b; };", "{ D t = {}; x[0] = c.get(); x[1] = t.get(); }"]), [1, 0]),
+    "template for one space": (STRUCT + IN_A_TEMPLATE + KERNEL + "{ x[0] = g(c); }", [1]),
+    "template by itself": (TWO + "template <class T> T g(device T *x) { T t; return n(x) * 10 + n(&t); } kernel void k(device float *x) { x[0] = g(x) + g(x); }", [42]),
+    "kernel's template": (TWO + 'template <class T> kernel void k_of(device T *x) { T t; x[0] = n(x) * 10 + n(&t); } template [[host_name("k")]] kernel decltype(k_of<float>) k_of<float>;', [21]),
+    "class template": (STRUCT.replace("struct S {", "template <class T> struct V { T v;") + "typedef V<float> S;" + KERNEL + "{ S t = {0, 5}; x[0] = c.get(); x[1] = t.get(); }", [1, 5]),
+    "in a lambda": (TWO + "kernel void k(device float *x) { auto f = [=](device float *y) { float t; return n(y) * 10 + n(&t); }; x[0] = f(x); }", [21]),
+    "const beside": ("struct S { float a; int g() thread { return 1; } int g() const thread { return 2; } int g() device { return 3; } int g() const device { return 4; } };" + KERNEL + "{ S t; const S u = {}; device const S *e = d; x[0] = t.g(); x[1] = u.g(); x[2] = d->g(); x[3] = e->g(); }", [1, 2, 3, 4]),
+    "without a name": ("struct S { float a; int g() { return 1; } int g() device { return 2; } };" + KERNEL + "{ x[0] = S().g(); x[1] = d->g(); }", [1, 2]),
+    "a constant of the program": (STRUCT + "constant S s = {4}; kernel void k(device float *x) { x[0] = s.get(); x[1] = (*&s).get(); }", [5, 5]),
+    "by auto and arithmetic": (TWO + "kernel void k(device float *x) { float t[2]; auto p = t; x[1] = n(p + 1); x[2] = n(true ? x : x + 1); }", [0, 1, 2]),
+    "another's member": (TWO + "struct Q { float n; }; kernel void k(device float *x) { Q q = {7}; x[0] = q.n + n(x); }", [9]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "expected"), PROGRAMS.values(), ids=PROGRAMS)
+def test_what_a_call_means(source, expected):
+    made = md.asarray(np.zeros(4, "f4"), copy=True)
+    given = [
+        md.asarray(np.zeros(4, "f4"), copy=True)
+        for _ in range(2 * ("constant S &c" in source or "constant D &c" in source))
+    ]
+    md.Library(HEAD + source).kernel("k")(made, *given, threads=1, group=1)
+    assert np.asarray(made)[: len(expected)].tolist() == expected

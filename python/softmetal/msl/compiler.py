@@ -85,12 +85,13 @@ class Compiler:
         self._compile_with_shim(False, False, ["-fsyntax-only", "-x", "c++", "-"], cpp_text, source)
 
     @contextlib.contextmanager
-    def reading(self, cpp_text: str, flags: list[str]) -> Iterator[Callable[[], str]]:
+    def reading(self, cpp_text: str, flags: list[str], *, warns: bool = False) -> Iterator[Callable[[], str]]:
         """Let the compiler read a text beside the block, right or wrong; the block is given a call for what it said."""
         from .child import run, started
 
         arguments = ["-fsyntax-only", *flags, "-x", "c++", "-"]
-        with started([*self.command, *self._precompiled(False), *arguments], cpp_text) as ended:
+        precompiled = [flag for flag in self._precompiled(False) if flag != "-w" or not warns]
+        with started([*self.command, *precompiled, *arguments], cpp_text) as ended:
 
             def said() -> str:
                 code, _, errors = ended()

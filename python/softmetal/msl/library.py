@@ -161,7 +161,7 @@ def _constants(translation: Translation, kernel: Kernel) -> Iterator[Constant]:
 def _translated(found: compiler.Compiler, source: str, version: int) -> Translation:
     from metal_dlpack.language.tokens import Unbalanced
 
-    from . import space_conversions
+    from . import space_calls, space_conversions
     from .translation import Translation
 
     preprocessed = found.preprocess(source, version)
@@ -170,7 +170,8 @@ def _translated(found: compiler.Compiler, source: str, version: int) -> Translat
             translation = Translation(preprocessed)
             calls = translation.text_with_spaces(of_calls=True)
         if calls:
-            with found.reading(space_conversions.HEAD + calls, space_conversions.FLAGS) as said:
+            flags = [*space_conversions.FLAGS, *space_calls.FLAGS]
+            with found.reading(space_conversions.HEAD + calls, flags, warns=True) as said:
                 translation.settle(said())
         return translation
     except (Unbalanced, RecursionError):  # clang takes fewer levels of brackets than the translator

@@ -1,7 +1,7 @@
 """Which function a call means where an address space decides it, and the functions do different things.
 
-Clang says it, which reads the source with address spaces of its own (space_conversions.py): to call one of the
-functions is an error there that has its number, and what may be such a call stands on a line that has the call's.  Each
+Clang says it, which reads the source with address spaces of its own (space_conversions.py): what calls one of the
+functions is told there with its number, and what may be such a call stands on a line that has the call's.  Each
 function gets a name of its own then.  What clang did not see called, or saw call several, as in a template, is refused.
 """
 
@@ -15,15 +15,17 @@ from metal_dlpack.language.declarators import SPACES
 from metal_dlpack.language.diagnostics import source_error
 from metal_dlpack.language.tokens import Tokens, joined
 
+#: Flags for the compiler: to tell of a call is no error, behind which clang would not look for others.
+FLAGS = ["-Wno-everything", "-Wuser-defined-warnings"]
 _FILE = "softmetal_call"
-_CALLED = re.compile(rf"^{_FILE}:(\d+):1: error: softmetal function (\d+)$", re.MULTILINE)
+_CALLED = re.compile(rf"^{_FILE}:(\d+):1: warning: softmetal function (\d+)$", re.MULTILINE)
 
 
 def prepare(tokens: Tokens, declarations: list[Declaration], differing: list[Differing]) -> None:
     """Rewrite the functions, and what may be their calls, so that clang says which call is whose."""
     words, functions = tokens.words, _functions(tokens, declarations, differing)
     for number, (one, owner, _) in enumerate(functions):
-        tells = f'__attribute__((diagnose_if(true, "softmetal function {number}", "error"))) '
+        tells = f'__attribute__((diagnose_if(true, "softmetal function {number}", "warning"))) '
         tokens.gaps[one.first] += tells
         if owner and one.parameters is not None:  # in plain C++ only a parameter has an address space
             opening, close = one.parameters, tokens.partner[one.parameters]
@@ -45,16 +47,16 @@ def prepare(tokens: Tokens, declarations: list[Declaration], differing: list[Dif
 def rewrite(tokens: Tokens, declarations: list[Declaration], differing: list[Differing], said: str | None) -> None:
     """Give each function, and where clang saw it called, a name of its own.
 
-    Raises SourceError where clang was not asked, and for a function that is declared before it is defined.
+    Raises SourceError where clang was not asked, and for a function that is declared elsewhere too.
     """
     called: dict[int, set[int]] = {}
     for at, number in _CALLED.findall(said or ""):
         called.setdefault(int(at), set()).add(int(number))
-    declared = {(one.namespaces, one.name(tokens)) for one in declarations if one.kind == FUNCTION and one.body is None}
+    elsewhere = {one.name(tokens) for one in declarations if one.kind != FUNCTION or one.body is None}
     known = set()
     for number, (one, owner, why) in enumerate(_functions(tokens, declarations, differing)):
         assert one.parameters is not None
-        if said is None or (one.namespaces, one.name(tokens)) in declared:
+        if said is None or one.name(tokens) in elsewhere:
             raise source_error(tokens, differing[1].function.first, why)
         key = (one.namespaces, owner, *signature(tokens, one))
         if key not in known:

@@ -230,7 +230,7 @@ class Translation:
         if of_calls and not self._united[2].differing:
             return ""
         tokens = self._source.copy()
-        stay = self._kept(tokens)
+        stay = self._kept(tokens, with_instantiations=of_calls)
         if of_calls:
             space_calls.prepare(tokens, stay, self._united[2].differing)
         space_conversions.prepare(tokens, self.constants, self._variables)
@@ -261,10 +261,10 @@ class Translation:
         contraction.rewrite(tokens, stay)
         return tokens, names
 
-    def _kept(self, tokens: Tokens) -> list[Declaration]:
-        """Drop the instantiations and what is not supported; return the declarations that stay."""
+    def _kept(self, tokens: Tokens, *, with_instantiations: bool = False) -> list[Declaration]:
+        """Drop the kernels' instantiations and what is not supported; return the declarations that stay."""
         for kernel in self.kernels.values():
-            if kernel.instantiation is not None:
+            if kernel.instantiation is not None and not with_instantiations:
                 tokens.drop(kernel.instantiation.first, kernel.instantiation.last)
         # Overloads for bfloat, made with Apple's compiler or beside `using metal::max;`: the shim has them all.
         completes_library = any(word.startswith("__metal_") for word in tokens.words)
