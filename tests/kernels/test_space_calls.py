@@ -82,7 +82,7 @@ float f(thread float *x) { return 2; }
 
 
 def test_functions_that_are_declared_before_they_are_defined_are_refused():
-    with pytest.raises(md.CompileError, match="line 7, which does something else: .* another name") as caught:
+    with pytest.raises(md.CompileError, match=r"line 7, which does something else: .* another name") as caught:
         md.kernel(HEAD + DECLARED)
     assert caught.value.lineno == 8
 
