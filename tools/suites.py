@@ -128,6 +128,7 @@ def variables_of(suite: dict[str, Any], device: str, lines: Path, done: Path) ->
         "SUITE_DEFAULT": str(int(suite.get("default_device", False))),
         "SUITE_FROM_NUMPY": str(int(suite.get("from_numpy", False))),
         "SUITE_ASKS": suite.get("asks", ""),
+        "SUITE_EMPTY": suite.get("empty", ""),
         "SUITE_RESULTS": str(lines),
         "SUITE_DONE": str(done),
         **chosen,
