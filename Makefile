@@ -16,7 +16,7 @@ PYTEST := $(PY) -m pytest -q -n auto --maxprocesses 4 --dist loadfile --no-loads
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all nightly budgets settings versions suites bench lint format asan tsan arm64 kernels corpora mutants instructions coverage streams regions model soak docs notebooks first-day conformance dist build clean distclean
+.PHONY: help demo test test-all nightly budgets settings versions suites bench lint format asan tsan arm64 action kernels corpora mutants instructions coverage streams regions model soak docs notebooks first-day conformance dist build clean distclean
 
 help:
 	@echo 'make demo      one write seen by every framework, what this machine can share, and a kernel'
@@ -27,6 +27,7 @@ help:
 	@echo 'make asan      the tests of C with AddressSanitizer and UBSan, then some with LeakSanitizer; ARGS=tests: all'
 	@echo 'make tsan      the tests of threads with ThreadSanitizer; ARGS=tests: all'
 	@echo 'make arm64     the tests of pages and memory order as arm64 code with pages of 16 KiB, in an emulator; ARGS=tests: all'
+	@echo 'make action    action.yml in a container of this machine'"'"'s Debian, as on a new runner; root'
 	@echo 'make nightly   all that is too long for a push: every target above and below, whole; some hours'
 	@echo 'make kernels   real kernels with each compiler and under the checker; each of their barriers removed'
 	@echo 'make corpora   compute kernels of public repositories, fetched as data: how many compile (docs/inside/kernels.md), then some'
@@ -111,6 +112,9 @@ tsan: build
 arm64: build
 	tools/arm64 $(PY) $(ARGS)
 
+action: build
+	tools/action $(PY)
+
 # With the newest clang, with the wheel's, with the oldest that is taken, and checked.
 CLANG_17 := build/clang-17/ziglang/zig
 $(CLANG_17): $(VENV)/test.stamp
@@ -193,7 +197,7 @@ budgets:
 
 # All that is too long for a push; one target after another, and each is tried.
 NIGHTLY = test-all lint instructions settings versions suites kernels corpora coverage streams regions model conformance docs notebooks first-day dist \
-    "asan ARGS=tests" "tsan ARGS=tests" "arm64 ARGS=tests" soak mutants \
+    "asan ARGS=tests" "tsan ARGS=tests" "arm64 ARGS=tests" action soak mutants \
     "mutants ARGS=--of=softmetal" "mutants ARGS=--of=python"
 nightly:
 	@failed=; for target in $(NIGHTLY); do echo "== make $$target"; $(MAKE) $$target || failed="$$failed [$$target]"; done; \

@@ -71,6 +71,7 @@ MARKERS = {
     "needs_pkgconf": ("pkgconf", lambda: has_module("pkgconf")),
     "needs_scikit_build_core": ("scikit-build-core", lambda: has_module("scikit_build_core")),
     "needs_cuda_core": ("cuda-core", lambda: has_module("cuda.core")),
+    "needs_container": ("a system that `make action` makes", lambda: "METAL_DLPACK_CONTAINER" in os.environ),
     "needs_no_sanitizer": ("a build without a sanitizer", lambda: not SANITIZER),
     # ThreadSanitizer has ended when exit handlers run, and instrumented code needs it.
     "needs_no_tsan": ("a build without ThreadSanitizer", lambda: "thread" not in SANITIZER),

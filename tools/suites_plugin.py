@@ -6,6 +6,7 @@ and the process's own pages once malloc has given back what it can.
 A test is written down when it begins, so that one which ends the process is known; $SUITE_DONE has the tests that an
 earlier process of the same run has finished.  With $SUITE_DEFAULT=1 what is made without a device lies on that device;
 with $SUITE_FROM_NUMPY=1 what torch.from_numpy gives, too.  $SUITE_ASKS: the suite's MODULE:FUNCTION that names one.
+For the module that $SUITE_EMPTY names stands an empty one.
 A default dtype that a test leaves behind (e3nn's: float64) is taken back, or MPS refuses all tests after it.
 """
 
@@ -20,6 +21,7 @@ import sys
 import time
 from collections.abc import Generator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -40,6 +42,8 @@ def pytest_sessionstart() -> None:
     random.seed(0)  # some draw the parameters of their tests
     if os.environ.get("SUITE_DEFAULT") == "1":  # on the CPU too, as it makes each call slower
         torch.set_default_device(os.environ["SUITE_DEVICE"])
+    if name := os.environ.get("SUITE_EMPTY"):
+        sys.modules[name] = ModuleType(name)
     if os.environ.get("SUITE_FROM_NUMPY") == "1":
         from_numpy = torch.from_numpy
         torch.from_numpy = lambda array: from_numpy(array).to(os.environ["SUITE_DEVICE"])

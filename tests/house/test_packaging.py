@@ -285,7 +285,7 @@ def test_every_file_has_this_version():
 
 
 def test_the_shell_scripts_are_sound_shell():
-    for name in ("tools/prepare", "tools/sanitized", "tools/arm64", "tools/libobjc_licence", ".ci/run"):
+    for name in ("tools/prepare", "tools/sanitized", "tools/arm64", "tools/action", "tools/libobjc_licence", ".ci/run"):
         path = ROOT / name
         assert os.access(path, os.X_OK), name
         shell = "bash" if path.read_text().startswith("#!/usr/bin/env bash") else "sh"

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import venv
+from pathlib import Path
 
 import pytest
 import yaml
@@ -87,7 +88,9 @@ class Runner:
         script.write_text(filled(step["run"], inputs))
         values = {key: filled(value, inputs) for key, value in step.get("env", {}).items()}
         words = ["bash", "--noprofile", "--norc", "-eo", "pipefail", script]
-        settings = self.variables | values | variables
+        return self.run(words, self.variables | values | variables)
+
+    def run(self, words, settings):
         return subprocess.run(words, cwd=self.workspace, env=settings, capture_output=True, text=True, check=False)
 
     def is_taken(self, condition, inputs, status):
@@ -113,6 +116,43 @@ KEPT = [
     for name in os.environ
     if name.startswith(("PIP_", "XDG_", "SSL_", "LC_")) or name in ("HOME", "LANG", "TMPDIR")
 ]
+
+
+class Container(Runner):
+    """The same in a container that podman runs: a new system of the machine's own Debian, without a compiler.
+
+    What is there besides: the job's folders, a Python as actions/setup-python puts one first in PATH, and where pip looks.
+    """
+
+    PODMAN = ("podman", "--runtime", "runc")
+
+    def __init__(self, folder):
+        new = folder / "hosted tool cache"
+        super().__init__(folder, new / "bin/python")
+        asked = subprocess.run(
+            [sys.executable, "-m", "pip", "config", "list"], check=True, capture_output=True, text=True
+        )
+        said = re.findall(r"^(?:global|install)\.([\w-]+)='(.*)'$", asked.stdout, re.MULTILINE)
+        of_pip = {f"PIP_{key.upper().replace('-', '_')}": value for key, value in said}
+        of_pip |= {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_"))}
+        commands = f"{new}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        its_own = {
+            name: value for name, value in self.variables.items() if name.startswith(("GITHUB_", "RUNNER_", "CI"))
+        }
+        self.variables = its_own | of_pip | {"PATH": commands, "LANG": "C.UTF-8"}
+        read = sorted({value for value in of_pip.values() if value.startswith("/") and Path(value).exists()})
+        seen = [f"--volume={folder}:{folder}", *(f"--volume={path}:{path}:ro" for path in read)]
+        begin = ["run", "--detach", "--rm", "--network=host", "--ulimit=nofile=1024:1024", "--ulimit=nproc=4096:4096"]
+        system = f"{os.environ['METAL_DLPACK_CONTAINER']}:O"  # what is written there is forgotten
+        self.name = self.podman(*begin, *seen, "--rootfs", system, "sleep", "1h").stdout.strip()
+        self.podman("exec", self.name, "python3", "-m", "venv", str(new))
+
+    def podman(self, *words, check=True):
+        return subprocess.run([*self.PODMAN, *words], capture_output=True, text=True, check=check)
+
+    def run(self, words, settings):
+        asked = [f"--env={name}={value}" for name, value in settings.items()]
+        return self.podman("exec", *asked, f"--workdir={self.workspace}", self.name, *map(str, words), check=False)
 
 
 @pytest.fixture
@@ -172,13 +212,22 @@ def test_a_race_is_in_sarif_at_its_line_and_fails_the_job_until_it_is_mended(run
     assert len(runner.uploaded) == 2
 
 
+@pytest.fixture(params=["environment", pytest.param("container", marks=pytest.mark.needs_container)])
+def job(request, tmp_path):
+    """Where pip has nothing of this package's yet."""
+    if request.param == "environment":
+        new = tmp_path / "hosted tool cache"
+        venv.create(new, symlinks=True, with_pip=True)
+        yield Runner(tmp_path, new / "bin/python")
+        return
+    container = Container(tmp_path)
+    yield container
+    container.podman("rm", "--force", "--time=0", container.name)
+
+
 @pytest.mark.long
 @pytest.mark.needs_kernels
-def test_the_action_s_own_checkout_is_built_and_installed_in_a_new_environment(tmp_path):
-    """As on a runner: pip builds and installs into an environment that has nothing of this package's."""
-    new = tmp_path / "hosted tool cache"
-    venv.create(new, symlinks=True, with_pip=True)
-    job = Runner(tmp_path, new / "bin/python")
+def test_the_action_s_own_checkout_is_built_and_installed_on_a_new_machine(job, tmp_path):
     checkout(tmp_path).rename(job.action)
     racing(job.workspace)
     asked = {
@@ -188,7 +237,7 @@ def test_the_action_s_own_checkout_is_built_and_installed_in_a_new_environment(t
     }
     (job.workspace / "out").mkdir()
     status, said = job.play(asked, PIP_RETRIES="0")  # torch's index may be out of reach, and holds nothing of this
-    assert status == 1, said
+    assert (status, (job.workspace / "out/all found.sarif").exists()) == (1, True), said
     assert_found_at_its_line(job.workspace / "out/all found.sarif")
     assert job.uploaded == [{"sarif_file": "out/all found.sarif"}]
     racing(job.workspace, RACING.replace("    y[i]", BARRIER))
