@@ -13,6 +13,7 @@ tries them with the torch that is here.  What is uploaded is made alike by cibui
 from __future__ import annotations
 
 import importlib.util
+import io
 import os
 import shutil
 import subprocess
@@ -136,14 +137,42 @@ def repair(wheel: Path) -> Path:
         for part in ("metal_dlpack.libs/libobjc-", ".dist-info/licenses/LICENSE.libobjc", ".dist-info/sboms/"):
             if not any(part in name for name in names):
                 sys.exit(f"dist: {repaired.name} has no {part}.")
+        check_stripped(repaired)
         return Path(shutil.copy(repaired, DIST))
 
 
 def check_wheel(wheel: Path) -> None:
     """Before auditwheel puts a folder of its own beside the package."""
     run(sys.executable, "-m", "check_wheel_contents", "--config", ROOT / "pyproject.toml", wheel)
+    check_stripped(wheel)
     if wheel.stat().st_size > WHEEL_LIMIT_BYTES:
         sys.exit(f"dist: {wheel.name} has {wheel.stat().st_size:,} bytes, more than {WHEEL_LIMIT_BYTES:,}.")
+
+
+def check_stripped(wheel: Path) -> None:
+    """No shared object of Linux keeps what setup.py takes off, and nothing else brings any."""
+    with zipfile.ZipFile(wheel) as archive:
+        for name in archive.namelist():
+            if left := left_for_a_debugger(archive.read(name)):
+                sys.exit(
+                    f"dist: {name} of {wheel.name} was not stripped: it keeps {len(left)} sections of debug information "
+                    f"and names of data, such as {', '.join(left[:3])}. setup.py needs the strip and nm of binutils."
+                )
+
+
+def left_for_a_debugger(data: bytes) -> list[str]:
+    """List the sections with debug information of a file, and the names of data in its table of symbols."""
+    if not data.startswith(b"\x7fELF"):
+        return []
+    from elftools.elf.elffile import ELFFile  # auditwheel needs it too; on a Mac there is neither
+
+    file = ELFFile(io.BytesIO(data))
+    table = file.get_section_by_name(".symtab")
+    symbols = table.iter_symbols() if table else ()
+    return [
+        *(one.name for one in file.iter_sections() if one.name.startswith((".debug", ".zdebug"))),
+        *(one.name for one in symbols if one["st_info"]["type"] in ("STT_OBJECT", "STT_TLS")),
+    ]
 
 
 def try_wheels(python: Path, *wheels: Path) -> None:

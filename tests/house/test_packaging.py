@@ -112,14 +112,18 @@ def test_of_an_editable_install_python_reads_the_same_when_it_starts(sdist, whee
 @pytest.mark.long
 def test_a_wheel_is_stripped_and_keeps_the_names_of_functions(sdist, wheel, tmp_path):
     elffile = pytest.importorskip("elftools.elf.elffile", reason="pyelftools reads the module")
+    dist.check_stripped(wheel)
     zipfile.ZipFile(wheel).extractall(tmp_path)
     (shipped,) = (tmp_path / "metal_dlpack").glob("_core*.so")
     (built,) = (sdist / "build").glob("lib*/metal_dlpack/_core*.so")
-    with shipped.open("rb") as stripped, built.open("rb") as whole:
-        assert elffile.ELFFile(whole).get_section_by_name(".debug_info"), "a debugger wants that of a build in place"
-        file = elffile.ELFFile(stripped)
-        assert not [section.name for section in file.iter_sections() if section.name.startswith(".debug")]
-        assert file.get_section_by_name(".symtab").get_symbol_by_name("storage_new")
+    with shipped.open("rb") as stripped:
+        assert elffile.ELFFile(stripped).get_section_by_name(".symtab").get_symbol_by_name("storage_new")
+    assert ".debug_info" in dist.left_for_a_debugger(built.read_bytes()), "a debugger wants that of a build in place"
+    subprocess.run(["strip", "--strip-debug", built, "-o", tmp_path / "half.so"], check=True)
+    with zipfile.ZipFile(tmp_path / "half.whl", "w") as half:
+        half.write(tmp_path / "half.so", "half.so")
+    with pytest.raises(SystemExit, match=r"half\.so of half\.whl was not stripped: .* such as [A-Za-z_]"):
+        dist.check_stripped(tmp_path / "half.whl")
     assert wheel.stat().st_size < 1_000_000
 
 
