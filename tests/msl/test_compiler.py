@@ -234,11 +234,11 @@ def test_files_that_are_there_are_not_found_by_their_full_path(clang, tmp_path):
 def test_what_was_preprocessed_once_is_remembered(clang, monkeypatch, tmp_path):
     text = f"#define A {tmp_path.name}\nint A;\n"
     first = clang.preprocess(text)
-    monkeypatch.setattr(compiler.Compiler, "_compile", None)
+    monkeypatch.setattr(compiler.Compiler, "_said", None)
     assert clang.preprocess(text) == first
     with pytest.raises(TypeError):
         clang.preprocess(text + "float x;")
-    monkeypatch.setattr(compiler, "translator_hash", lambda: "another version")
+    monkeypatch.setattr(flags, "translator_hash", lambda: "another version")
     with pytest.raises(TypeError):
         clang.preprocess(text)
 
@@ -300,7 +300,7 @@ def test_a_name_that_no_library_has_is_told_when_the_image_is_made(clang, tmp_pa
 def test_an_image_for_arm64_is_made_anywhere(clang, tmp_path, monkeypatch):
     """Up to the linker, which would need that machine's C library."""
     monkeypatch.setattr(flags, "machine", lambda: "aarch64")
-    monkeypatch.setattr(compiler, "machine_flags", flags.machine_flags.__wrapped__)
+    monkeypatch.setattr(flags, "machine_flags", flags.machine_flags.__wrapped__)
     linked = []
     monkeypatch.setattr(
         compiler.Compiler, "_link", lambda _, objects, out: linked.append(Path(objects[0]).read_bytes())

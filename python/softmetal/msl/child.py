@@ -6,18 +6,13 @@ import contextlib
 import os
 import re
 import shlex
-import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from metal_dlpack.language.errors import CompilerError
 
 from .flags import EMPTY
-
-if TYPE_CHECKING:
-    from dlpack_conformance.tied_process import TiedProcess
 
 #: A template may ask for any amount of work.
 SECONDS = 120
@@ -54,34 +49,26 @@ def started(command: list[str], text: str, *, seconds: float = SECONDS) -> Itera
             )
         except OSError as error:
             raise CompilerError(f"{shlex.join(command[:1])} does not start: {error.strerror}.") from error
+
+        def ended() -> tuple[int, str, str]:
+            try:
+                output, errors = child.communicate(timeout=seconds)
+            except subprocess.TimeoutExpired as error:
+                raise CompilerError(
+                    f"The kernel compiler ({shlex.join(command[:1])}) was stopped: it took longer than {seconds:g} s."
+                ) from error
+            return child.returncode, output, errors
+
         try:
-            yield lambda: _ended(child, command, seconds)
+            yield ended
         finally:
             child.end()
-
-
-def _ended(child: TiedProcess, command: list[str], seconds: float) -> tuple[int, str, str]:
-    try:
-        output, errors = child.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired as error:
-        raise CompilerError(
-            f"The kernel compiler ({shlex.join(command[:1])}) was stopped: it took longer than {seconds:g} s."
-        ) from error
-    return child.returncode, output, errors
 
 
 def _environment() -> dict[str, str]:
     """Nothing that changes what clang does (CPATH, LD_PRELOAD, CCC_OVERRIDE_OPTIONS); the language is English."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH") if name in os.environ}
     return {**kept, "LC_ALL": "C"}
-
-
-def signal_name(number: int) -> str:
-    """Return how a signal is called."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def loaded_libraries() -> list[str]:

@@ -14,35 +14,14 @@ import contextlib
 import errno
 import functools
 import os
+import re
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from metal_dlpack.language.errors import PROGRAM, CompilerError, CompilerNotFound, SourceError, Undefined
 
-from . import cache
-from .flags import (
-    ALONE,
-    CHECKED,
-    COUNTED,
-    EMPTY,
-    HEADERS,
-    INCLUDE,
-    INLINED,
-    LANGUAGE,
-    LINK,
-    NEWEST_VERSION,
-    NO_VECTORS,
-    QUIET,
-    ROWS,
-    SHIM,
-    SPLIT,
-    kind_flags,
-    machine_flags,
-    macros_of,
-    shim_hash,
-    translator_hash,
-)
+from . import cache, flags
 
 #: How translation.py makes an image of a kernel that seems to wait.
 WAITING = "SOFTMETAL_WAITING_IMAGE("
@@ -61,19 +40,20 @@ class Compiler:
     def __init__(self, command: tuple[str, ...], version: int, identity: str) -> None:
         self.command, self.version, self.identity = command, version, identity
 
-    def preprocess(self, text: str, version: int = NEWEST_VERSION) -> str:
+    def preprocess(self, text: str, version: int = flags.NEWEST_VERSION) -> str:
         """Return the text with its directives done, and a `#line N "file"` wherever the numbering jumps.
 
         Raises SourceError, for example for a file that is included but not there.
         """
-        macros = [f"-D{macro}={value}" for macro, value in macros_of(version).items()]
-        flags = [*ALONE, *QUIET, "-undef", "-std=c++14", *macros, f"-I{EMPTY}", f"-ivfsoverlay{HEADERS}", "-E"]
-        key = ["preprocessed", self.identity, *flags, shim_hash(), translator_hash(), text]
+        macros = [f"-D{macro}={value}" for macro, value in flags.macros_of(version).items()]
+        headers = [f"-I{flags.EMPTY}", f"-ivfsoverlay{flags.HEADERS}"]
+        given = [*flags.ALONE, *flags.QUIET, "-undef", "-std=c++14", *macros, *headers, "-E"]
+        key = ["preprocessed", self.identity, *given, flags.shim_hash(), flags.translator_hash(), text]
         remembered = cache.read(key)
         if remembered is not None:
             return remembered.decode(errors="surrogateescape")
-        output = self._compile([*flags, "-x", "c++", "-"], f'#line 1 "{PROGRAM}"\n{text}', text)
-        kept = _of_the_user(output)
+        said = self._said([*given, "-x", "c++", "-"], f'#line 1 "{PROGRAM}"\n{text}')
+        kept = _of_the_user(self._judge(said, text))
         cache.write(key, kept.encode(errors="surrogateescape"))
         return kept
 
@@ -85,18 +65,18 @@ class Compiler:
         self._compile_with_shim(False, False, ["-fsyntax-only", "-x", "c++", "-"], cpp_text, source)
 
     @contextlib.contextmanager
-    def reading(self, cpp_text: str, flags: list[str], *, warns: bool = False) -> Iterator[Callable[[], str]]:
+    def reading(self, cpp_text: str, given: list[str], *, warns: bool = False) -> Iterator[Callable[[], str]]:
         """Let the compiler read a text beside the block, right or wrong; the block is given a call for what it said."""
-        from .child import run, started
+        from .child import started
 
-        arguments = ["-fsyntax-only", *flags, "-x", "c++", "-"]
+        arguments = ["-fsyntax-only", *given, "-x", "c++", "-"]
         precompiled = [flag for flag in self._precompiled(False) if flag != "-w" or not warns]
         with started([*self.command, *precompiled, *arguments], cpp_text) as ended:
 
             def said() -> str:
                 code, _, errors = ended()
                 if code and blames_no_source(code, errors):
-                    errors = run([*self.command, *self._with_shim(False, False), *arguments], cpp_text)[2]
+                    errors = self._said([*self._with_shim(False, False), *arguments], cpp_text)[2]
                 return errors
 
             yield said
@@ -110,7 +90,7 @@ class Compiler:
         """
         compiled, as_text = out.with_suffix(".o"), ["-S", "-emit-llvm"]
         may_wait = WAITING in cpp_text and not checked and not counting
-        kind = [*as_text, *NO_VECTORS] if may_wait else as_text if checked or counting else ["-c"]
+        kind = [*as_text, *flags.NO_VECTORS] if may_wait else as_text if checked or counting else ["-c"]
         try:
             arguments = [*kind, "-o", str(compiled), "-x", "c++", "-"]
             self._compile_with_shim(checked, counting, arguments, cpp_text, source)
@@ -124,39 +104,37 @@ class Compiler:
 
     def key_parts(self, *, checked: bool, counting: bool = False) -> list[str]:
         """What an image depends on beside its source: compiler, flags, shim."""
-        return [self.identity, *self._flags(checked, counting), *LINK, str(INCLUDE), shim_hash()]
+        return [self.identity, *self._flags(checked, counting), *flags.LINK, str(flags.INCLUDE), flags.shim_hash()]
 
     def _flags(self, checked: bool, counting: bool) -> list[str]:
-        kind = kind_flags(self.version, checked, counting)
-        return [*ALONE, *QUIET, *LANGUAGE, *machine_flags(), *kind, f"-I{INCLUDE}"]
+        kind = flags.kind_flags(self.version, checked, counting)
+        return [*flags.ALONE, *flags.QUIET, *flags.LANGUAGE, *flags.machine_flags(), *kind, f"-I{flags.INCLUDE}"]
 
     def _with_shim(self, checked: bool, counting: bool) -> list[str]:
         """Flags with the shim included as text: slow, and of no file that the cache keeps."""
-        return [*self._flags(checked, counting), "-include", str(SHIM)]
+        return [*self._flags(checked, counting), "-include", str(flags.SHIM)]
 
     def _compile_with_shim(
         self, checked: bool, counting: bool, arguments: list[str], text: str, source: str | None
     ) -> None:
         """Compile with the precompiled shim; where clang refuses that, with the shim as text."""
-        from .child import run
-
-        flags = self._precompiled(checked, counting)
-        said = run([*self.command, *flags, *arguments], text)
+        precompiled = self._precompiled(checked, counting)
+        said = self._said([*precompiled, *arguments], text)
         if said[0] and blames_no_source(said[0], said[2]):
             check_room(said[0], said[2])
-            cache.forget(Path(flags[-1]))
-            said = run([*self.command, *self._with_shim(checked, counting), *arguments], text)
+            cache.forget(Path(precompiled[-1]))
+            said = self._said([*self._with_shim(checked, counting), *arguments], text)
         self._judge(said, source)
 
     def _precompiled(self, checked: bool, counting: bool = False) -> list[str]:
         """Flags with the shim included, from a precompiled header that the cache keeps."""
-        flags = self._flags(checked, counting)
+        given = self._flags(checked, counting)
 
         def precompile(path: Path) -> None:
-            self._run([*flags, "-x", "c++-header", str(SHIM), "-o", str(path)])
+            self._run([*given, "-x", "c++-header", str(flags.SHIM), "-o", str(path)])
 
         header = cache.made([*self.key_parts(checked=checked, counting=counting), "shim"], ".pch", precompile)
-        return [*flags, "-include-pch", str(header)]
+        return [*given, "-include-pch", str(header)]
 
     def _add_calls(self, compiled: Path, counting: bool) -> None:
         """Turn LLVM's text of a kernel, with calls before its accesses, into a machine's code with the answers inlined.
@@ -165,20 +143,23 @@ class Compiler:
         """
         from . import checked_code, counted_code
 
-        instrument, asked = (counted_code.instrument, COUNTED) if counting else (checked_code.instrument, CHECKED)
-        compiled.write_bytes(instrument(compiled.read_bytes().decode("latin-1")).encode("latin-1"))
-        flags = [*ALONE, *QUIET, *machine_flags(), *INLINED]
+        calls, asked = (counted_code, flags.COUNTED) if counting else (checked_code, flags.CHECKED)
+        compiled.write_bytes(calls.instrument(compiled.read_bytes().decode("latin-1")).encode("latin-1"))
+        given = [*flags.ALONE, *flags.QUIET, *flags.machine_flags(), *flags.INLINED]
 
         def compile_answers(path: Path) -> None:
-            self._run([*flags, *LANGUAGE, f"-I{INCLUDE}", "-emit-llvm", "-c", "-o", str(path), str(asked)])
+            language = [*flags.LANGUAGE, f"-I{flags.INCLUDE}"]
+            self._run([*given, *language, "-emit-llvm", "-c", "-o", str(path), str(asked)])
             code = path.read_bytes()
             # LLVM's wrapper says where the code ends: what the cache writes behind it is not read
             path.write_bytes(b"".join(n.to_bytes(4, "little") for n in (0x0B17C0DE, 0, 20, len(code), 0)) + code)
 
-        key = [*self.key_parts(checked=not counting, counting=counting), *flags, asked.name]
+        key = [*self.key_parts(checked=not counting, counting=counting), *given, asked.name]
 
         def link(answers: Path) -> None:
-            self._to_machine_code(compiled, [*flags, "-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(answers)])
+            self._to_machine_code(
+                compiled, [*flags.INLINED, "-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(answers)]
+            )
 
         answers = cache.made(key, ".bc", compile_answers)
         try:
@@ -193,31 +174,32 @@ class Compiler:
 
         text = compiled.read_bytes().decode("latin-1")
 
-        def compile_text(text: str, flags: list[str]) -> None:
+        def compile_text(text: str, given: list[str]) -> None:
             compiled.write_bytes(text.encode("latin-1"))
-            self._to_machine_code(compiled, [*ALONE, *QUIET, *machine_flags(), *flags])
+            self._to_machine_code(compiled, given)
 
         try:
-            compile_text(regions.split_at_waits(text), SPLIT)
+            compile_text(regions.split_at_waits(text), flags.SPLIT)
         except regions.NoWaits as none:
-            compile_text(region_loops.in_rows(text, by_columns=none.by_columns), ROWS)
+            compile_text(region_loops.in_rows(text, by_columns=none.by_columns), flags.ROWS)
         except (regions.CannotSplit, CompilerError, LookupError, ValueError):  # or it is of a form that no test has met
             if regions.is_free(text):
-                compile_text(region_loops.in_rows(text), ROWS)
+                compile_text(region_loops.in_rows(text), flags.ROWS)
             else:
-                compile_text(text, SPLIT)  # its threads take turns
+                compile_text(text, flags.SPLIT)  # its threads take turns
 
-    def _to_machine_code(self, compiled: Path, flags: list[str]) -> None:
+    def _to_machine_code(self, compiled: Path, given: list[str]) -> None:
         """Put a machine's code in the place of LLVM's text."""
         out = str(compiled.with_suffix(".linked"))
-        self._run([*flags, "-fPIC", "-c", "-o", out, "-x", "ir", str(compiled)])
+        given = [*flags.ALONE, *flags.QUIET, *flags.machine_flags(), *given]
+        self._run([*given, "-fPIC", "-c", "-o", out, "-x", "ir", str(compiled)])
         os.replace(out, compiled)
 
     def _link(self, objects: list[Path], out: Path) -> None:
         """Against the C library that this process has, by its path: clang may lack what finds it."""
         from .child import loaded_libraries
 
-        self._run(["-shared", *LINK, "-o", str(out), *map(str, objects), *loaded_libraries()], self._linker())
+        self._run(["-shared", *flags.LINK, "-o", str(out), *map(str, objects), *loaded_libraries()], self._linker())
 
     def _linker(self) -> tuple[str, ...]:
         """The linker that clang would start: to start clang for that takes as long as to link."""
@@ -231,10 +213,10 @@ class Compiler:
             cache.write(key, remembered.encode())
         return (remembered,)
 
-    def _compile(self, arguments: list[str], text: str, source: str | None) -> str:
+    def _said(self, arguments: list[str], text: str) -> tuple[int, str, str]:
         from .child import run
 
-        return self._judge(run([*self.command, *arguments], text), source)
+        return run([*self.command, *arguments], text)
 
     def _judge(self, said: tuple[int, str, str], source: str | None) -> str:
         """The compiler's output; raises what its exit code and its errors mean."""
@@ -264,12 +246,17 @@ class Compiler:
         return errors.strip()
 
     def _failure(self, code: int, errors: str) -> str:
-        from .child import signal_name
-
-        how = f"was killed by {signal_name(-code)}" if code < 0 else f"failed with exit code {code}"
+        how = f"was killed by {_signal_name(-code)}" if code < 0 else f"failed with exit code {code}"
         first = "; ".join(errors.strip().splitlines()[:3])
         said = f": {first}" if first else "."
         return f"The kernel compiler ({' '.join(self.command)}, clang {self.version}) {how}{said}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 #: What LLVM and GNU's linker say, in English, of a file that cannot grow; a user's line is behind a place and a colon.
@@ -282,8 +269,6 @@ _TAKES_NO_MORE = {
 
 def check_room(code: int, errors: str) -> None:
     """Raise the OSError that the compiler met at its output: the cache has another folder for that."""
-    import re
-
     said = "|".join(_TAKES_NO_MORE)
     found = re.search(rf"^(?:(?:fatal )?error: |\S*ld\S*: )[^\n]*({said})'?$", errors, re.MULTILINE) if code else None
     if found or code == -signal.SIGXFSZ:
@@ -293,16 +278,12 @@ def check_room(code: int, errors: str) -> None:
 
 def blames_no_source(code: int, errors: str) -> bool:
     """True if a failed compiler names no place, was killed, or speaks of a precompiled header: that may be our file."""
-    import re
-
     said = r"^(?:fatal )?error: |\b(?:AST|PCH|module) file\b|precompiled header"
     return code != 1 or re.search(said, errors, re.MULTILINE) is not None
 
 
 def _undefined_in(errors: str) -> str | None:
     """What GNU's linker or LLVM's misses."""
-    import re
-
     found = re.search(
         r"undefined reference to [`'](.+)'|undefined (?:\w+ )?symbol: (.+)|symbol `(.+)' isn't defined", errors
     )
@@ -332,11 +313,9 @@ def _find(asked: str, path: str) -> Compiler:
 def candidates(path: str) -> Iterator[tuple[str, ...]]:
     """Each clang++ of PATH, newest first by its name, then zig's; found by looking at names, not by running them."""
     for name in ["clang++", *(f"clang++-{version}" for version in range(NEWEST_LOOKED_FOR, OLDEST - 1, -1))]:
-        found = _program(name, path)
-        if found:
+        if found := _program(name, path):
             yield (found,)
-    zig = zig_program()
-    if zig:
+    if zig := zig_program():
         yield (zig, "clang")
 
 
@@ -428,8 +407,6 @@ def _of_the_user(preprocessed: str) -> str:
 
     What is included (1) is our header: clang sees no other file.
     """
-    import re
-
     from metal_dlpack.language import diagnostics
 
     kept, is_kept = [], True

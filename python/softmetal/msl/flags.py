@@ -6,6 +6,7 @@ Nothing of the machine reaches a kernel but its instructions: no header, no conf
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 from pathlib import Path
 
@@ -43,7 +44,6 @@ _MACROS = {
 
 
 def macros_of(version: int) -> dict[str, str]:
-    """Return the macros of a version of the language."""
     bfloat = {"__HAVE_BFLOAT__": "1"} if version >= _WITH_BFLOAT else {}
     return {**_MACROS, "__METAL_VERSION__": str(version), **bfloat}
 
@@ -218,8 +218,6 @@ def translator_hash() -> str:
 
 
 def _hash_of(paths: list[str]) -> str:
-    import hashlib
-
     digest = hashlib.blake2b(digest_size=20)
     for path in sorted(paths):
         with open(path, "rb") as file:
