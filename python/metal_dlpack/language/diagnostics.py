@@ -12,7 +12,7 @@ import functools
 import operator
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from . import OURS
 from .errors import PROGRAM, SourceError
@@ -40,6 +40,8 @@ _VECTOR = re.compile(r"\b(packed_)?vec<(\w+), ([234])>")
 _MATRIX = re.compile(r"\bmatrix<(\w+), ([234]), ([234])>")
 #: What clang says before the sentence of a static_assert of the shim's.
 _ASSERTED = re.compile(r"^static assertion failed due to requirement '.*?': ")
+#: What clang notes at a line that led to the error.
+_LEADS = re.compile(r"requested here|in instantiation|expanded from")
 _ALSO = re.compile(r"'([^']*)' \(aka '\1'\)")
 
 
@@ -52,11 +54,11 @@ class Place:
 
 @dataclass(frozen=True)
 class Diagnostic:
-    place: Place | None
+    place: Place
     kind: str
     text: str
-    snippet: list[str] = field(default_factory=list)  # the line, the caret
-    included_from: tuple[Place, ...] = ()  # innermost first
+    snippet: list[str]  # the line, the caret
+    included_from: tuple[Place, ...]  # innermost first
 
 
 def clean(output: str, lines: Lines | None = None) -> str:
@@ -68,10 +70,8 @@ def clean(output: str, lines: Lines | None = None) -> str:
     shown = []
     for error, notes in errors_of(output):
         at_user, rest = _moved_to_user(error, notes)
-        if at_user.place is None:
-            at_user = replace(at_user, place=Place(PROGRAM, 1, 1))
         shown += [_form(diagnostic, lines or {}) for diagnostic in [at_user, *rest]]
-    return "".join(dict.fromkeys(shown)) if len(shown) > 1 else "".join(shown)
+    return "".join(dict.fromkeys(shown))
 
 
 @functools.lru_cache(maxsize=16)
@@ -88,19 +88,15 @@ def metal_names(text: str) -> str:
     if text == "unknown type name '__global__'":
         return f"{text}; Metal writes `kernel void f(device float *x, uint i [[thread_position_in_grid]])`"
     text, hint, name = text.partition("; did you mean '")
-    if hint:  # the name is the same, and the namespace is what is missing
-        return metal_names(text) + hint + _hinted(name)
+    if hint and (found := _NAMESPACE.match(name)) and found[0] == "metal::":  # the namespace is what is missing
+        return f"{metal_names(text)}{hint}{name} Or begin the source with `using namespace metal;`."
+    if hint:
+        return metal_names(text) + hint + metal_names(name)
     text = _NAMESPACE.sub("", text)
     text = _SCALAR.sub(lambda found: CLANGS[found[0]], text)
     text = _VECTOR.sub(lambda found: f"{found[1] or ''}{found[2]}{found[3]}", text)
     text = _MATRIX.sub(r"\1\2x\3", text)
     return _ALSO.sub(r"'\1'", text)
-
-
-def _hinted(name: str) -> str:
-    if not name.startswith("metal::") or _NAMESPACE.match(name)[0] != "metal::":  # type: ignore[index]
-        return metal_names(name)
-    return f"{name} Or begin the source with `using namespace metal;`."
 
 
 def is_ours(file: str) -> bool:
@@ -109,65 +105,55 @@ def is_ours(file: str) -> bool:
 
 
 def _parse(output: str) -> Iterator[Diagnostic]:
+    """Diagnostics whose snippets are read with the lines that follow."""
     stack: list[Place] = []
-    current: Diagnostic | None = None
+    snippet: list[str] = []  # of nothing, until there is a header
     for line in output.removesuffix("\n").split("\n"):
         header, from_where = _HEADER.match(line), _STACK.match(line)
         if not (header or from_where or _COUNT.match(line)):
-            if current is not None:
-                current.snippet.append(line)
+            snippet.append(line)
             continue
-        if current is not None:
-            yield current
-            current = None
+        snippet = []
         if from_where:
             stack.append(Place(from_where["file"], int(from_where["line"]), int(from_where["column"] or 1)))
         elif header:
-            found = header.groupdict()
-            place = Place(found["file"], int(found["line"]), int(found["column"]))
-            current = Diagnostic(place, found["kind"], found["text"], [], tuple(stack))
+            place = Place(header["file"], int(header["line"]), int(header["column"]))
+            yield Diagnostic(place, header["kind"], header["text"], snippet, tuple(stack))
             stack = []
-    if current is not None:
-        yield current
 
 
-def errors_of(output: str) -> Iterator[tuple[Diagnostic, list[Diagnostic]]]:
+def errors_of(output: str) -> list[tuple[Diagnostic, list[Diagnostic]]]:
     """Each error of clang's output with its notes; warnings and theirs are left out."""
-    error: Diagnostic | None = None
+    errors: list[tuple[Diagnostic, list[Diagnostic]]] = []
     notes: list[Diagnostic] = []
     for diagnostic in _parse(output):
         if diagnostic.kind == "note":
             notes.append(diagnostic)
             continue
-        if error is not None:
-            yield error, notes
-        error, notes = (diagnostic if diagnostic.kind.endswith("error") else None), []
-    if error is not None:
-        yield error, notes
+        notes = []
+        if diagnostic.kind.endswith("error"):
+            errors.append((diagnostic, notes))
+    return errors
 
 
 def _moved_to_user(error: Diagnostic, notes: list[Diagnostic]) -> tuple[Diagnostic, list[Diagnostic]]:
     """An error in the shim belongs to the user's line that led there; notes about the shim help nobody."""
-    notes = [note for note in notes if note.place and not is_ours(note.place.file)]
-    if error.place and not is_ours(error.place.file):
+    notes = [note for note in notes if not is_ours(note.place.file)]
+    if not is_ours(error.place.file):
         return error, notes
     error = replace(error, text=_ASSERTED.sub("", error.text))
     for place in error.included_from:
         if not is_ours(place.file):
             return replace(error, place=place, snippet=[]), notes
-    for index, note in enumerate(notes):
-        if "requested here" in note.text or "in instantiation" in note.text or "expanded from" in note.text:
-            return replace(error, place=note.place, snippet=note.snippet), notes[:index] + notes[index + 1 :]
-    if notes:
-        return replace(error, place=notes[0].place, snippet=notes[0].snippet), notes[1:]
-    return replace(error, place=None, snippet=[]), []
+    if not notes:
+        return replace(error, place=Place(PROGRAM, 1, 1), snippet=[]), []
+    led = next((note for note in notes if _LEADS.search(note.text)), notes[0])
+    return replace(error, place=led.place, snippet=led.snippet), [note for note in notes if note is not led]
 
 
 def _form(diagnostic: Diagnostic, lines: Lines) -> str:
-    place = diagnostic.place
-    assert place is not None
+    place, column = diagnostic.place, diagnostic.place.column
     shown = diagnostic.snippet[0] if diagnostic.snippet else None
-    column = place.column
     written = lines.get((place.file, place.line))
     if written is not None:
         column = column_in(written, shown, column)
