@@ -25,9 +25,14 @@ def is_attribute(tokens: Tokens, at: int) -> bool:
 
 def within(tokens: Tokens, first: int, end: int) -> Iterator[Attribute]:
     """The attributes of words[first:end], in brackets of any kind or in none."""
-    for at in range(first, end):
-        if is_attribute(tokens, at):
-            yield from _listed(tokens, at)
+    words = tokens.words
+    for at in [at for at in range(first, end) if is_attribute(tokens, at)]:
+        for name, behind in tokens.split(at + 2, tokens.partner[at + 1]):
+            while name + 2 < behind and words[name + 1] == "::":
+                name += 2
+            is_call = name + 1 < behind and words[name + 1] == "("
+            arguments = words[name + 2 : tokens.partner[name + 1]] if is_call else []
+            yield Attribute(words[name], name, tuple(arguments))
 
 
 def left_out(tokens: Tokens, first: int, end: int) -> list[str]:
@@ -48,13 +53,3 @@ def take_out(tokens: Tokens) -> None:
     for at in [at for at, word in enumerate(words) if word == "[" and is_attribute(tokens, at)]:
         if words[at + 2] not in _OF_THE_LANGUAGE:
             tokens.drop(at, tokens.partner[at])
-
-
-def _listed(tokens: Tokens, at: int) -> Iterator[Attribute]:
-    for first, end in tokens.split(at + 2, tokens.partner[at + 1]):
-        name = first
-        while name + 2 < end and tokens.words[name + 1] == "::":
-            name += 2
-        is_call = name + 1 < end and tokens.words[name + 1] == "("
-        arguments = tokens.words[name + 2 : tokens.partner[name + 1]] if is_call else []
-        yield Attribute(tokens.words[name], name, tuple(arguments))

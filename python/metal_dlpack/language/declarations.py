@@ -44,13 +44,16 @@ class Declaration:
         """The name that it declares; empty if it is not plain."""
         words = tokens.words
         if self.kind == CLASS:
-            return _name_of_class(tokens, self)
-        at = self.parameters if self.parameters is not None else self.head_end
-        at -= 1
-        while at > self.first and words[at] == "]":
-            at = tokens.partner[at] - 1
-        if words[at] == ">":  # f<float>(...)
-            at = tokens.before_angle(at)
+            at, _ = after_template(tokens, self.first)
+            while at < self.head_end and words[at] not in CLASS_KEYS:
+                at += 1
+            at = declarators.name_of_class(tokens, at)
+        else:
+            at = (self.head_end if self.parameters is None else self.parameters) - 1
+            while at > self.first and words[at] == "]":
+                at = tokens.partner[at] - 1
+            if words[at] == ">":  # f<float>(...)
+                at = tokens.before_angle(at)
         return words[at] if words[at].isidentifier() else ""
 
 
@@ -233,18 +236,14 @@ def semicolon(tokens: Tokens, at: int, end: int) -> int:
 def _after_initialisers(tokens: Tokens, at: int, end: int) -> int:
     """The `{` of a constructor's body, after `: a(1), b{2}`."""
     words = tokens.words
-    while at < end:
+    while True:
         at += 1
         while at < end and words[at] not in {"(", "{", ";"}:
             at = tokens.after_angle(at) if words[at] == "<" and tokens.after_angle(at) > at else at + 1
-        if at >= end or words[at] == ";":
-            return at
-        at = tokens.partner[at] + 1
-        if at < end and words[at] == "...":
-            at += 1
+        if at < end and words[at] != ";":
+            at = tokens.partner[at] + 1
         if at >= end or words[at] != ",":
             return at
-    return at
 
 
 def _with_members(tokens: Tokens, made: Declaration, is_class: bool, end: int) -> Declaration:
@@ -255,17 +254,8 @@ def _with_members(tokens: Tokens, made: Declaration, is_class: bool, end: int) -
         made.kind = CLASS
         if "enum" not in words[made.first : made.body]:
             made.members = list(_in_scope(tokens, made.body + 1, close, made.namespaces, True))
-            name = _name_of_class(tokens, made)
+            name = made.name(tokens)
             for member in made.members:
                 member.is_constructor = member.kind == FUNCTION and member.name(tokens) == name
     made.last = semicolon(tokens, close + 1, end)
     return made
-
-
-def _name_of_class(tokens: Tokens, declaration: Declaration) -> str:
-    words = tokens.words
-    at, _ = after_template(tokens, declaration.first)
-    while at < declaration.head_end and words[at] not in CLASS_KEYS:
-        at += 1
-    name = words[declarators.name_of_class(tokens, at)]
-    return name if name.isidentifier() else ""

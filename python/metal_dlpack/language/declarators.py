@@ -62,26 +62,41 @@ class Declarator(NamedTuple):
     attributes: tuple[tuple[int, int], ...] = ()  # the ranges of those behind the name
 
 
-class Declared:
+class Declared(NamedTuple):
     """words[first:type_end] are the type: among them `spaces`, and `attributes`, the ranges of alignas and the like."""
 
-    def __init__(self, first: int) -> None:
-        self.first = self.type_end = first
-        self.spaces: list[str] = []
-        self.attributes: list[tuple[int, int]] = []
-        self.declarators: list[Declarator] = []
+    first: int
+    type_end: int
+    spaces: list[str]
+    attributes: list[tuple[int, int]]
+    declarators: list[Declarator]
 
 
 def read(tokens: Tokens, first: int, end: int) -> Declared | None:
     """Read words[first:end], a declaration without its `;` or a parameter; None if they are none."""
-    declared = Declared(first)
-    at = _after_type(tokens, first, end, declared)
-    if at is None:
+    words, at = tokens.words, first
+    spaces, ranges = list[str](), list[tuple[int, int]]()
+    kind = ""  # of what was read: a "name", or "words" of a fundamental type
+    while at < end:
+        word = words[at]
+        after = _after_type_word(tokens, at, kind)
+        if word in SPACES and words[at + 1] != "::":
+            spaces.append(word)
+            at += 1
+        elif (behind := after_attribute(tokens, at)) > at:
+            ranges.append((at, behind))
+            at = behind
+        elif word == "" or word in _QUALIFIERS:
+            at += 1
+        elif after > at:
+            kind = "words" if word in _FUNDAMENTAL else "name"
+            at = after
+        else:
+            break
+    if not kind:
         return None
-    declared.type_end = at
-    for begin, stop in tokens.split(at, end):
-        declared.declarators.append(_declarator(tokens, begin, stop))
-    return declared
+    at = min(at, end)
+    return Declared(first, at, spaces, ranges, [_declarator(tokens, *place) for place in tokens.split(at, end)])
 
 
 def name_of_parameter(tokens: Tokens, first: int, end: int) -> int | None:
@@ -104,29 +119,6 @@ def after_attribute(tokens: Tokens, at: int) -> int:
     if tokens.words[at] in WITH_PARENTHESES and tokens.words[at + 1] == "(":
         return tokens.partner[at + 1] + 1
     return at
-
-
-def _after_type(tokens: Tokens, at: int, end: int, declared: Declared) -> int | None:
-    """The word after the type that begins here, and what stands beside it; None if there is no type."""
-    words = tokens.words
-    kind = ""  # of what was read: a "name", or "words" of a fundamental type
-    while at < end:
-        word = words[at]
-        after = _after_type_word(tokens, at, kind)
-        if word in SPACES and words[at + 1] != "::":
-            declared.spaces.append(word)
-            at += 1
-        elif (behind := after_attribute(tokens, at)) > at:
-            declared.attributes.append((at, behind))
-            at = behind
-        elif word == "" or word in _QUALIFIERS:
-            at += 1
-        elif after > at:
-            kind = "words" if word in _FUNDAMENTAL else "name"
-            at = after
-        else:
-            break
-    return min(at, end) if kind else None
 
 
 def _after_type_word(tokens: Tokens, at: int, kind: str) -> int:

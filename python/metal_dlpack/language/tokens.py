@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 from .errors import PROGRAM
 from .no_code import RAW_TEXT, TEXT
@@ -125,18 +126,9 @@ class Tokens:
 
     def split(self, first: int, end: int) -> list[tuple[int, int]]:
         """The ranges between the commas of words[first:end] that stand in no brackets."""
-        ranges, begin, at = [], first, first
-        while at < end:
-            word = self.words[at]
-            if word in _CLOSING:
-                at = self.partner[at]
-            elif word == "<":
-                at = max(at, self.after_angle(at) - 1)
-            elif word == ",":
-                ranges.append((begin, at))
-                begin = at + 1
-            at += 1
-        return [*ranges, (begin, end)] if begin < end else ranges
+        commas = [at for at in self.outside(first, end) if self.words[at] == ","]
+        ranges = [(before + 1, at) for before, at in pairwise([first - 1, *commas, end])]
+        return ranges if ranges[-1][0] < end else ranges[:-1]
 
     def place(self, index: int) -> tuple[str, int, int]:
         """File, line and column where a word stands; the column in bytes, as clang counts."""
