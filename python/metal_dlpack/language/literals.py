@@ -73,15 +73,7 @@ def with_lines(text: str) -> str:
 
 def lines_of(text: str) -> Lines | None:
     """The file and the line there of each line of the text."""
-    key = text, next(iter(cells_of_a_notebook().values()), "")  # a later cell may have it too
-    if key not in _found:
-        if len(_found) >= 1024:
-            _found.clear()
-        _found[key] = _search(text)
-    return _found[key]
-
-
-_found: dict[tuple[str, str], Lines | None] = {}
+    return _search(text, next(iter(cells_of_a_notebook().values()), ""))  # a later cell may have it too
 
 
 def surely_lines_of(text: str) -> Lines | None:
@@ -107,7 +99,8 @@ def _wanted(keys: list[str]) -> set[str]:
     return wanted
 
 
-def _search(text: str) -> Lines | None:
+@functools.lru_cache(maxsize=1024)
+def _search(text: str, _last_cell: str) -> Lines | None:
     keys = [_key(line) for line in text.split("\n")]
     wanted = _wanted(keys)
     if not wanted:

@@ -76,7 +76,6 @@ def name_of(file: str) -> str:
 
 
 def is_cell(name: str) -> bool:
-    """Is it the name of a cell?"""
     return name.startswith("In [")
 
 

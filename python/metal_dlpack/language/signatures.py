@@ -55,9 +55,8 @@ def _read(tokens: Tokens, first: int, end: int, named: Mapping[str, list[str]]) 
     one = declared.declarators[0] if declared and declared.declarators else None
     name = tokens.words[one.name] if one and one.name is not None else ""
     words = tokens.words[first : declared.type_end] if declared else []
-    spaces = (
-        declared.spaces if declared and declared.spaces else [space for word in words for space in named.get(word, [])]
-    )
+    spaces = declared.spaces if declared else []
+    spaces = spaces or [space for word in words for space in named.get(word, [])]
     if one and one.between is not None:
         spaces = list(one.between)
     space = next((_BOUND[word] for word in spaces if word in _BOUND), None) or _kind_of(words)
@@ -99,7 +98,8 @@ def order(text: str, asked: tuple[str, Sequence[tuple[str, str, int]]]) -> list[
     """
     kernel, listed = asked[0], [Binding(*one) for one in asked[1]]
     known = _signatures(text)
-    own = _function_of(text, kernel)
+    named: dict[str, str] = dict(_HOST_NAME.findall(text))
+    own = named.get(kernel, kernel.rpartition("::")[2])  # the function that Metal knows as `kernel`
     fitting = [one for one in known if one.has(listed)]
     fitting = [one for one in fitting if one.function == own] or fitting
     if not fitting:
@@ -184,12 +184,6 @@ def _signatures(text: str) -> tuple[_Signature, ...]:
     return tuple(found for mark in _MARK.finditer(plain) if (found := _signature(plain, mark.end(), macros)))
 
 
-def _function_of(text: str, kernel: str) -> str:
-    """What the source calls the function that Metal knows as `kernel`."""
-    named: dict[str, str] = dict(_HOST_NAME.findall(text))
-    return named.get(kernel, kernel.rpartition("::")[2])
-
-
 def _signature(plain: str, at: int, macros: set[str]) -> _Signature | None:
     """The signature behind the mark at `at`; None for what has none there, or none that names its parameters."""
     head = head_of(plain, at)
@@ -207,10 +201,13 @@ def _signature(plain: str, at: int, macros: set[str]) -> _Signature | None:
         for gap in tokens.gaps[at : one.first + 1]:
             depth += sum(1 if word != "endif" else -1 for word in _CONDITION.findall(gap))
         at = one.first + 1
-        is_known = bool(one.name) and (one.kind() is not None or bool(one.attributes))
+        kind = one.kind()
+        is_known = bool(one.name) and (kind is not None or bool(one.attributes))
         is_whole = is_whole and is_known and depth == 0
         is_certain = depth == 0 and "function_constant" not in one.attributes
-        parameters.append(_Parameter(one.name, one.kind(), _index(one), is_certain, one.is_constant))
+        words = one.arguments(kind or "")
+        index = int(words[0]) if len(words) == 1 and words[0].isdecimal() else None
+        parameters.append(_Parameter(one.name, kind, index, is_certain, one.is_constant))
     return _Signature(function, tuple(parameters), is_whole)
 
 
@@ -239,8 +236,3 @@ def behind(plain: str, opening: int) -> int:
         if round_depth == depth == 0:
             return found.end(2)
     return opening + 1
-
-
-def _index(one: Written) -> int | None:
-    words = next((one.arguments(kind) for kind in KINDS if kind in one.attributes), ())
-    return int(words[0]) if len(words) == 1 and words[0].isdecimal() else None
