@@ -245,20 +245,15 @@ def _remove(pid: int, path: Path) -> None:
 
 def _read_own(path: Path) -> bytes | None:
     """Return the content of a regular file that this user alone may write; None for anything else."""
+    careful = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError:
-        return None
-    try:
-        facts = os.fstat(descriptor)
-        if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o022:
-            return None
-        with open(descriptor, "rb", closefd=False) as file:
+        with open(path, "rb", opener=lambda name, _: os.open(name, careful)) as file:
+            facts = os.fstat(file.fileno())
+            if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o022:
+                return None
             return file.read()
     except (OSError, MemoryError):  # nobody made our file that no memory holds
         return None
-    finally:
-        os.close(descriptor)
 
 
 def _seal(path: Path, data: bytes | memoryview) -> bytes:
@@ -268,8 +263,6 @@ def _seal(path: Path, data: bytes | memoryview) -> bytes:
 
 
 def _is_sealed(path: Path, data: bytes) -> bool:
-    if len(data) < _SEAL_NBYTES:
-        return False
     return data[-_SEAL_NBYTES:] == _seal(path, memoryview(data)[:-_SEAL_NBYTES])
 
 
@@ -297,8 +290,7 @@ def _make(path: Path, make: Callable[[Path], object]) -> Path:
             seal.replace(_beside(path))  # first: what has no seal is nobody's, and stays
         else:
             with open(unfinished, "r+b") as file:
-                seal_bytes = _seal(path, file.read())
-                file.write(seal_bytes)
+                file.write(_seal(path, file.read()))
         unfinished.chmod(0o700)
         unfinished.replace(path)
     _drop_oldest(path)

@@ -54,7 +54,9 @@ def instrument(text: str) -> str:
             is_checked = False
         elif is_checked:
             if told is not None:
-                made += _of_access(line, told)
+                # The access that clang's call, before it, has told of.
+                _, _, alignment = line.partition(f", ptr {told['address']}, align ")
+                made += _aligned(told["address"], alignment.partition(",")[0], told["line"])
             elif " load " in line or line.startswith("  store "):
                 made += _of_odd_access(line, local)
             told = _TOLD.fullmatch(line) if "@__tsan_" in line else None
@@ -65,12 +67,6 @@ def instrument(text: str) -> str:
         made.append(line)
     made += [f"declare void @{one}" for one in _DECLARATIONS if f" @{one.partition('(')[0]}(" not in text]
     return "\n".join([*made, ""])
-
-
-def _of_access(access: str, told: re.Match[str]) -> Iterator[str]:
-    """The access that clang's call, before it, has told of."""
-    _, _, behind = access.partition(f", ptr {told['address']}, align ")
-    yield from _aligned(told["address"], behind.partition(",")[0], told["line"])
 
 
 def _of_odd_access(access: str, local: set[str]) -> Iterator[str]:

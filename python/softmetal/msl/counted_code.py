@@ -81,22 +81,17 @@ class _Site:
 
     def text(self) -> str:
         table = f"ptr getelementptr inbounds (i8, ptr @softmetal_access_table, i64 {self.number * _SITE})"
-        call = f"  call void @softmetal_count(ptr {{}}, {table}), !dbg !{self.dbg}"
-        if self.once is not None:
-            call = f"  call void @softmetal_count_once(ptr {{}}, {table}, {_lanes(self.once)}), !dbg !{self.dbg}"
+        name, dbg, made = f"%softmetal.{self.number}", f"!dbg !{self.dbg}", ""
         if self.how == BRANCH:
-            name = f"%softmetal.{self.number}"
-            return "\n".join(
-                [
-                    f"  {name}.bit = zext i1 {self.root} to i64, !dbg !{self.dbg}",
-                    f"  {name} = inttoptr i64 {name}.bit to ptr, !dbg !{self.dbg}",
-                    call.format(name),
-                ]
-            )
-        if self.low == 0:
-            return call.format(self.root)
-        name = f"%softmetal.{self.number}"
-        return f"  {name} = getelementptr i8, ptr {self.root}, i64 {self.low}, !dbg !{self.dbg}\n{call.format(name)}"
+            made = f"  {name}.bit = zext i1 {self.root} to i64, {dbg}\n"
+            made += f"  {name} = inttoptr i64 {name}.bit to ptr, {dbg}\n"
+        elif self.low != 0:
+            made = f"  {name} = getelementptr i8, ptr {self.root}, i64 {self.low}, {dbg}\n"
+        else:
+            name = self.root
+        if self.once is not None:
+            return f"{made}  call void @softmetal_count_once(ptr {name}, {table}, {_lanes(self.once)}), {dbg}"
+        return f"{made}  call void @softmetal_count(ptr {name}, {table}), {dbg}"
 
 
 def instrument(text: str) -> str:

@@ -104,12 +104,11 @@ def places_of(path: str, addresses: Iterable[int]) -> list[tuple[str, int, int]]
     from .line_table import lines_of
 
     places = []
-    for place in lines_of(path, addresses):
-        file, line, column = place
+    for file, line, column in lines_of(path, addresses):
         written, translated = (lines.get((file.removeprefix("near "), line)) for lines in _lines_of_image(path))
         if column and written is not None and translated is not None:
-            place = file, line, column_in(written, translated, column)
-        places.append(place)
+            column = column_in(written, translated, column)
+        places.append((file, line, column))
     return places
 
 

@@ -53,9 +53,8 @@ def find(tokens: Tokens, declarations: list[Declaration]) -> dict[str, Kernel]:
 
 def stage_words(tokens: Tokens, one: Declaration) -> Iterator[int]:
     """Where `kernel` stands among the words before the name, outside of attributes."""
-    end = one.parameters if one.parameters is not None else one.head_end
     at = one.first
-    while at < end:
+    while at < (one.parameters or one.head_end):
         if tokens.words[at] in STAGES and tokens.words[at + 1] not in {"::", "(", "<", "=", ";", ","}:
             yield at
         at = tokens.partner[at] + 1 if tokens.words[at] in {"(", "["} else at + 1
@@ -63,13 +62,12 @@ def stage_words(tokens: Tokens, one: Declaration) -> Iterator[int]:
 
 def stage(tokens: Tokens, one: Declaration) -> str | None:
     """What a function or a template of functions is marked as: kernel, vertex, ...; None for what a kernel may call."""
-    assert one.parameters is not None
-    return _marks(tokens, one, one.parameters)[0]
+    return _marks(tokens, one)[0]
 
 
 def _plain(tokens: Tokens, one: Declaration, *, is_overloaded: bool) -> Kernel | None:
     assert one.parameters is not None
-    stage, host_name = _marks(tokens, one, one.parameters)
+    stage, host_name = _marks(tokens, one)
     if stage is None:
         return None
     name = one.name(tokens)
@@ -88,7 +86,7 @@ def _plain(tokens: Tokens, one: Declaration, *, is_overloaded: bool) -> Kernel |
 
 
 def _instantiated(tokens: Tokens, one: Declaration, functions: dict[str, list[Declaration]]) -> Kernel | None:
-    stage, host_name = _marks(tokens, one, one.head_end)
+    stage, host_name = _marks(tokens, one)
     if stage is None and host_name is None:
         return None
     first, name_at, end = _declarator(tokens, one)
@@ -108,12 +106,12 @@ def _instantiated(tokens: Tokens, one: Declaration, functions: dict[str, list[De
     return Kernel(host_name or own_name, stage or KERNEL, name_at, expression, signature, template, one)
 
 
-def _marks(tokens: Tokens, one: Declaration, end: int) -> tuple[str | None, str | None]:
+def _marks(tokens: Tokens, one: Declaration) -> tuple[str | None, str | None]:
     """Which stage the function is of, and its [[host_name]]."""
     at = next(stage_words(tokens, one), None)
     stage = tokens.words[at] if at is not None else None
     host_name = None
-    for attribute in attributes.within(tokens, one.first, end):
+    for attribute in attributes.within(tokens, one.first, one.parameters or one.head_end):
         if attribute.name in STAGES:
             stage = attribute.name
         elif attribute.name == "host_name":

@@ -62,10 +62,8 @@ def _place_at(rows: list[_Row], at: int) -> Place:
         return _NOWHERE
     if rows[at].is_the_users:
         return rows[at].place
-    file, line, column = (
-        _first_of_the_user(rows, range(at, -1, -1)) or _first_of_the_user(rows, range(at, len(rows))) or _NOWHERE
-    )
-    return (f"near {file}", line, column) if line else _NOWHERE
+    near = _first_of_the_user(rows, range(at, -1, -1)) or _first_of_the_user(rows, range(at, len(rows)))
+    return (f"near {near[0]}", *near[1:]) if near else _NOWHERE
 
 
 def _with_column(rows: list[_Row], place: Place) -> Place:

@@ -59,15 +59,11 @@ def _is_chosen(tokens: Tokens, at: int) -> bool:
     """The number is all that stands after the `?` or the `:`, and no number stands on the other side."""
     words = tokens.words
     if words[at - 1] == "?":
-        return words[at + 1] == ":" and not _is_number(words, at + 2)
+        return words[at + 1] == ":" and not (_INTEGER.fullmatch(words[at + 2]) and words[at + 3] in _ENDS)
     if words[at - 1] != ":" or words[at + 1] not in _ENDS:
         return False
     question = _question(tokens, at - 1)
     return question is not None and not (question + 2 == at - 1 and _INTEGER.fullmatch(words[question + 1]))
-
-
-def _is_number(words: list[str], at: int) -> bool:
-    return bool(_INTEGER.fullmatch(words[at])) and words[at + 1] in _ENDS
 
 
 def _question(tokens: Tokens, at: int) -> int | None:

@@ -8,7 +8,7 @@ of its own, and nothing would tell.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from metal_dlpack.language import declarations, declarators
@@ -41,10 +41,6 @@ _CAST = re.compile(r"\( \w+ \) (?=[\d.])")  # to a type of any name
 _BEFORE_A_DECLARATION = {"for", "if", "while", "switch"}
 
 
-def _are_zeros(value: list[str]) -> bool:
-    return all(map(_ZERO.fullmatch, _CAST.sub("", " ".join(value)).split()))
-
-
 @dataclass(frozen=True, slots=True)
 class Statement:
     """words[declared.first:end], without the `;`, and which of its declarators are in threadgroup memory."""
@@ -59,7 +55,10 @@ def find(tokens: Tokens, found: list[Declaration]) -> list[Statement]:
 
     Raises SourceError for one in a function that is no kernel or outside of functions, and for what is not understood.
     """
-    names = {_SPACE, *_aliases(tokens)}
+    names = {_SPACE}  # and those of types that are themselves in threadgroup memory, not of pointers to it
+    for name, declared, alias in declarations.aliases(tokens):
+        if _is_in(tokens, declared, alias, names):
+            names.add(name)
     places = [at for at, word in enumerate(tokens.words) if word in names]
     statements: dict[int, Statement] = {}
     for one in declarations.every(found) if places else ():
@@ -72,15 +71,6 @@ def find(tokens: Tokens, found: list[Declaration]) -> list[Statement]:
         else:
             _refuse_outside(tokens, one, names)
     return list(statements.values())
-
-
-def _aliases(tokens: Tokens) -> set[str]:
-    """Names of types that are themselves in threadgroup memory: those of pointers to it are not."""
-    found: set[str] = set()
-    for name, declared, one in declarations.aliases(tokens):
-        if _is_in(tokens, declared, one, {_SPACE, *found}):
-            found.add(name)
-    return found
 
 
 def _is_in(tokens: Tokens, declared: Declared, one: Declarator, names: set[str]) -> bool:
@@ -150,7 +140,8 @@ def _read(tokens: Tokens, at: int, first: int, opening: int, names: set[str]) ->
     for one in variables:
         value = words[one.value : one.end]
         is_of_value = "auto" in words[first : declared.type_end]
-        if value[:1] in (["="], ["{"]) and (is_of_value or not _are_zeros(value)):
+        is_zero = all(map(_ZERO.fullmatch, _CAST.sub("", " ".join(value)).split()))
+        if value[:1] in (["="], ["{"]) and (is_of_value or not is_zero):
             raise source_error(tokens, declared.first, _HAS_A_VALUE)
         if one.name is None or one.is_function or value[:1] == [":"] or not is_block:
             raise source_error(tokens, declared.first, _NOT_UNDERSTOOD)
@@ -179,8 +170,7 @@ def rewrite(tokens: Tokens, statements: list[Statement]) -> list[str]:
             number = len(names)
             names.append(tokens.words[one.name])
             references.append(_reference(tokens, declared, one, number))
-        for first, end in declared.attributes:
-            _drop_what_no_type_has(tokens, first, end)
+        _drop_what_no_type_has(tokens, declared.attributes)
         for at in range(declared.first, declared.type_end):
             if tokens.words[at] == "static":
                 tokens.words[at] = ""
@@ -213,8 +203,7 @@ def _reference(tokens: Tokens, declared: Declared, one: Declarator, number: int)
     name, type_name, alignment = tokens.words[one.name], f"softmetal_type_{number}", f"softmetal_alignment_{number}"
     texts = [joined(tokens.words[first:end]) for first, end in [*declared.attributes, *one.attributes]]
     aligning = [text for text in texts if "align" in text.lower()]
-    for first, end in one.attributes:
-        _drop_what_no_type_has(tokens, first, end)
+    _drop_what_no_type_has(tokens, one.attributes)
     tokens.drop(one.value, one.end - 1)
     tokens.words[one.name] = type_name
     arguments = f"{number}, {type_name}" + (f", {alignment}" if aligning else "")
@@ -223,7 +212,8 @@ def _reference(tokens: Tokens, declared: Declared, one: Declarator, number: int)
     return f"{declares}{type_name} &{name} = softmetal::threadgroup_variable<{arguments}>();"
 
 
-def _drop_what_no_type_has(tokens: Tokens, first: int, end: int) -> None:
+def _drop_what_no_type_has(tokens: Tokens, its: Iterable[tuple[int, int]]) -> None:
     """A typedef takes `__attribute__`, which can be part of a type, and neither alignas nor `[[...]]` before it."""
-    if tokens.words[first] != "__attribute__":
-        tokens.drop(first, end - 1)
+    for first, end in its:
+        if tokens.words[first] != "__attribute__":
+            tokens.drop(first, end - 1)
