@@ -155,8 +155,9 @@ def check_stripped(wheel: Path) -> None:
         for name in archive.namelist():
             if left := left_for_a_debugger(archive.read(name)):
                 sys.exit(
-                    f"dist: {name} of {wheel.name} was not stripped: it keeps {len(left)} sections of debug information "
-                    f"and names of data, such as {', '.join(left[:3])}. setup.py needs the strip and nm of binutils."
+                    f"dist: {name} of {wheel.name} was not stripped: it keeps {len(left)} sections of debug "
+                    f"information and names of data, such as {', '.join(left[:3])}. "
+                    "setup.py needs the strip and nm of binutils."
                 )
 
 

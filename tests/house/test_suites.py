@@ -123,7 +123,9 @@ def test_what_a_run_leaves_of_a_test_that_ends_its_process(tmp_path):
 def test_a_test_that_takes_too_long_has_died_and_the_others_run(tmp_path, monkeypatch):
     monkeypatch.setattr(suites, "BUILD", tmp_path)
     (tmp_path / "a/source").mkdir(parents=True)
-    tests = "def test_a():\n    while True:\n        pass\ndef test_b():\n    import empty\ndef test_c():\n    assert 0\n"
+    tests = (
+        "def test_a():\n    while True:\n        pass\ndef test_b():\n    import empty\ndef test_c():\n    assert 0\n"
+    )
     (tmp_path / "a/source/test_a.py").write_text(tests)
     suite = {"paths": ["test_a.py"], "environment": {"SUITE_SECONDS": "1"}, "empty": "empty"}
     suites.run("a", suite, "cpu", sys.executable, 0)
