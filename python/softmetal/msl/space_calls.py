@@ -41,7 +41,6 @@ def prepare(tokens: Tokens, declarations: list[Declaration], differing: list[Dif
     names = {one.name(tokens) for one, _, _ in functions}
     for at in [at for at, word in enumerate(words) if word in names]:
         tokens.gaps[at] += f'\n#line {at} "{_FILE}"\n'
-        tokens.gaps[at + 1] = f'\n#line 1 ""\n{tokens.gaps[at + 1]}'
 
 
 def rewrite(tokens: Tokens, declarations: list[Declaration], differing: list[Differing], said: str | None) -> None:
