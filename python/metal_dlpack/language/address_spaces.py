@@ -86,8 +86,8 @@ def _duplicates(tokens: Tokens, declarations: list[Declaration], differing: list
             if not is_asked or not choosing.isdisjoint(map(id, [known, *twins])):
                 differing += [each for one in [*different, *twins] for each in differ(tokens, known, one)]
                 continue
-            for one in different[:1]:
-                forbid(tokens, one, known)
+            if different:
+                forbid(tokens, different[0], known)
             yield from twins
 
 

@@ -52,11 +52,12 @@ def rewrite(tokens: Tokens, declarations: list[Declaration], differing: list[Dif
     for at, number in _CALLED.findall(said or ""):
         called.setdefault(int(at), set()).add(int(number))
     elsewhere = {one.name(tokens) for one in declarations if one.kind != FUNCTION or one.body is None}
+    for one, why in differing[1::2]:  # the second of each pair
+        if said is None or one.name(tokens) in elsewhere:
+            raise source_error(tokens, one.first, why)
     known = set()
     for number, (one, owner, why) in enumerate(_functions(tokens, declarations, differing)):
         assert one.parameters is not None
-        if said is None or one.name(tokens) in elsewhere:
-            raise source_error(tokens, differing[1].function.first, why)
         key = (one.namespaces, owner, *signature(tokens, one))
         if key not in known:
             head = joined(without(tokens.words[one.first : one.head_end]))

@@ -254,7 +254,8 @@ class Translation:
         """The source as C++ but for function constants, and the names of its variables in threadgroup memory."""
         tokens, stay, choices = self._united
         choices.answer(tokens)
-        space_calls.rewrite(tokens, stay, choices.differing, self._calls)
+        if choices.differing:
+            space_calls.rewrite(tokens, stay, choices.differing, self._calls)
         self._rewrite(tokens, stay)
         address_spaces.erase(tokens, stay)
         names = threadgroup_variables.rewrite(tokens, [one for one in self._variables if tokens.words[one.end]])
