@@ -28,6 +28,7 @@ def place(tmp_path, monkeypatch):
     monkeypatch.setenv("SOFTMETAL_CACHE", str(tmp_path / "named"))
     monkeypatch.setattr(cache, "_replaced", {})
     monkeypatch.setattr(cache, "_private", None)
+    monkeypatch.setattr(cache, "SWEEP_SECONDS", 0)
     yield tmp_path / "named/metal_dlpack/kernels"
     if cache._private:
         cache._remove(*cache._private)
@@ -126,10 +127,23 @@ def test_nothing_is_added_to_a_precompiled_header_which_clang_reads_to_its_end(p
     assert not list(place.iterdir())
 
 
+def test_a_header_that_nobody_has_touched_is_not_read_again(monkeypatch):
+    path = cache.made(["key"], ".pch", writes(b"header"))
+    assert cache.made(["key"], ".pch", refuses) == path
+    monkeypatch.setattr(cache, "is_sound", refuses)
+    assert cache.made(["key"], ".pch", refuses) == path
+    time.sleep(0.02)  # the file system's clock has steps
+    os.utime(path)  # another process has used it, or changed it
+    with pytest.raises(AssertionError, match="it is there already"):
+        cache.made(["key"], ".pch", refuses)
+
+
 @pytest.mark.parametrize("harmed", ["", "_seal"], ids=["the header", "its seal"])
 @pytest.mark.parametrize("harm", HARMS.values(), ids=HARMS)
 def test_a_broken_or_hostile_header_is_made_anew(harm, harmed):
     path = cache.made(["key"], ".pch", writes(b"header"))
+    assert cache.made(["key"], ".pch", refuses) == path
+    time.sleep(0.02)  # the file system's clock has steps
     harm(path.with_name(path.name + harmed))
     assert not cache.is_sound(path)
     assert cache.made(["key"], ".pch", writes(b"again")).read_bytes() == b"again"
@@ -500,6 +514,18 @@ def test_what_another_process_has_just_found_stays(monkeypatch):
     stored(["latest"])
     assert cache.is_sound(first)
     assert not old.exists()
+
+
+def test_a_process_looks_for_what_is_old_once_in_a_while(place, monkeypatch):
+    """To look through a full folder takes as long as a compiler."""
+    monkeypatch.setattr(cache, "SWEEP_SECONDS", 60)
+    monkeypatch.setattr(cache, "MOST_NBYTES", 10)
+    monkeypatch.setattr(cache, "IN_USE_SECONDS", -1e12)
+    clock = SimpleNamespace(monotonic=lambda: clock.now, now=1000.0)
+    monkeypatch.setattr(cache, "time", clock)
+    for clock.now, count in ((1000.0, 1), (1059.0, 2), (1059.5, 3), (1060.0, 1), (1060.5, 2)):
+        stored([str(clock.now)])
+        assert len(list(place.iterdir())) == count
 
 
 def test_one_file_larger_than_the_limit_is_kept(monkeypatch):

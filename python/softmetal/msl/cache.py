@@ -21,6 +21,7 @@ import os
 import re
 import stat
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -29,6 +30,8 @@ from pathlib import Path
 MOST_NBYTES = 512 << 20
 #: What a process that was killed has left behind is younger than this while it may still be written.
 UNFINISHED_SECONDS = 3600
+#: A process looks through the folder once in so long: that takes as long as a compiler, where it is full.
+SWEEP_SECONDS = 60
 #: What was found so lately may be about to be opened, by a compiler or a loader of any process.
 IN_USE_SECONDS = 600
 
@@ -48,6 +51,8 @@ _IS_UNFINISHED = re.compile(r"metal_dlpack-[a-z0-9_]{8}\.unfinished")
 
 _lock = threading.Lock()
 _replaced: dict[Path | None, Path] = {}  # folders that cannot be used -> what is used instead
+_sound: dict[Path, object] = {}  # large files -> what the system said of them when they were last found sound
+_swept: dict[Path, float] = {}  # folders -> when this process last looked for what is old
 
 
 def _forget() -> None:
@@ -76,8 +81,11 @@ def made(key_parts: Iterable[bytes | str], suffix: str, make: Callable[[Path], N
     Raises what `make` raises.  Safe in many processes and threads at once; two may both call `make`.
     """
     path = entry(key_parts, suffix)
-    if is_sound(path):
+    known = _sound.get(path)
+    if (known is not None and known == _facts(path)) or is_sound(path):
         _mark_as_used(path)
+        if suffix in _SEALED_BESIDE:  # its hash takes as long as a run of the compiler that reads it
+            _sound[path] = _facts(path)
         return path
     return _make_somewhere(path, make)
 
@@ -256,6 +264,15 @@ def _read_own(path: Path) -> bytes | None:
         return None
 
 
+def _facts(path: Path) -> object:
+    """What changes when a header or its seal does, by whomever."""
+    try:
+        said = [os.lstat(one) for one in (path, _beside(path))]
+    except OSError:
+        return None
+    return [(one.st_dev, one.st_ino, one.st_size, one.st_mode, one.st_uid, one.st_ctime_ns) for one in said]
+
+
 def _seal(path: Path, data: bytes | memoryview) -> bytes:
     """Bytes that follow the content, which the loader of images does not read, or that lie beside it."""
     seal = hashlib.blake2b(data, digest_size=_HASH_NBYTES, key=path.name.encode()[:64])
@@ -293,7 +310,9 @@ def _make(path: Path, make: Callable[[Path], object]) -> Path:
                 file.write(_seal(path, file.read()))
         unfinished.chmod(0o700)
         unfinished.replace(path)
-    _drop_oldest(path)
+    if time.monotonic() - _swept.get(path.parent, -SWEEP_SECONDS) >= SWEEP_SECONDS:
+        _swept[path.parent] = time.monotonic()
+        _drop_oldest(path)
     return path
 
 
@@ -323,11 +342,11 @@ def _drop_oldest(kept: Path) -> None:
                 continue  # another process was faster
             if facts.st_uid == os.geteuid():
                 if stat.S_ISREG(facts.st_mode) and _ENTRY.fullmatch(item.name):
-                    entries.append((facts.st_mtime, facts.st_size, Path(item.path)))
+                    entries.append((facts.st_mtime, facts.st_size, item.path))
                 elif stat.S_ISDIR(facts.st_mode) and _IS_UNFINISHED.fullmatch(item.name):
                     unfinished.append((facts.st_mtime, Path(item.path)))
     # The clock is the file system's: `kept` was written just now.
-    now = max((since for since, _, path in entries if path == kept), default=0)
+    now = max((since for since, _, path in entries if path == str(kept)), default=0)
     for since, path in unfinished:
         if since < now - UNFINISHED_SECONDS:
             import shutil
@@ -335,7 +354,7 @@ def _drop_oldest(kept: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
     if sum(nbytes for _, nbytes, _ in entries) <= MOST_NBYTES:
         return
-    entries = [entry for entry in entries if _has_mark(entry[2])]
+    entries = [(since, nbytes, path) for since, nbytes, name in entries if _has_mark(path := Path(name))]
     total = sum(nbytes for _, nbytes, _ in entries)
     most = MOST_NBYTES if total <= MOST_NBYTES else MOST_NBYTES * 3 // 4
     for since, nbytes, path in sorted(entries):
