@@ -174,21 +174,30 @@ def test_a_kernel_is_split_and_does_what_it_says(name, said, metal_settings, sub
 
 
 def test_in_three_axes_each_thread_is_where_it_is(said):
-    source = f"""{HEAD}kernel void f(device uint *out, uint3 at [[thread_position_in_grid]], uint3 of [[threads_per_grid]],
+    """A row or a layer of each threadgroup leaves, so that others come to another wait."""
+    source = f"""{HEAD}kernel void f(device uint *out, constant uint &row, constant uint &layer, uint3 at [[thread_position_in_grid]], uint3 of [[threads_per_grid]],
         uint3 in [[thread_position_in_threadgroup]], uint l [[thread_index_in_threadgroup]], uint3 size [[threads_per_threadgroup]]) {{
-        threadgroup uint t[1024]; t[l] = l; {BARRIER}
-        bool is_right = l == (in.z * size.y + in.y) * size.x + in.x && t[size.x * size.y * size.z - 1 - l] == size.x * size.y * size.z - 1 - l;
-        out[(at.z * of.y + at.y) * of.x + at.x] = is_right; }} // {next(numbers)}"""
+        device uint &made = out[(at.z * of.y + at.y) * of.x + at.x];
+        threadgroup uint t[1024]; t[l] = l;
+        if (in.y == row || in.z == layer) {{ made = 2; return; }}
+        {BARRIER}
+        const uint other = size.x * size.y * size.z - 1 - l;
+        made = l == (in.z * size.y + in.y) * size.x + in.x && t[other] == other; }} // {next(numbers)}"""
     kernel = md.kernel(source)
     for group, threads in (
         ((16, 16, 1), (33, 20, 2)),
+        ((32, 4, 2), (96, 9, 3)),
+        ((48, 3, 1), (48, 7, 1)),
         ((4, 4, 4), (9, 9, 9)),
         ((3, 5, 7), (10, 10, 10)),
         ((40, 2, 1), (85, 3, 1)),
     ):
-        out = md.zeros(int(np.prod(threads)), "uint32")
-        kernel(out, threads=threads, group=group)
-        assert np.asarray(out).all(), (group, threads)
+        z, y, _ = np.indices(threads[::-1]) % np.array(group[::-1])[:, None, None, None]
+        for row, layer in ((0, 99), (1, 99), (group[1] - 1, 99), (99, 0), (99, 99)):
+            out = md.zeros(threads[::-1], "uint32")
+            kernel(out, np.uint32(row), np.uint32(layer), threads=threads, group=group)
+            wanted = np.where((y == row) | (z == layer), 2, 1)
+            assert (np.asarray(out) == wanted).all(), (group, threads, row, layer)
     assert said == [None]
 
 

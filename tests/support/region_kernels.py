@@ -184,7 +184,22 @@ class Program:
 
 def grid(rng: random.Random) -> dict[str, tuple[int, ...]]:
     group = rng.choice(
-        [(32,), (64,), (48,), (256,), (7,), (1024,), (8, 8), (16, 3), (40, 2), (4, 4, 4), (64, 2, 2), (5, 3, 2)]
+        [
+            (32,),
+            (64,),
+            (48,),
+            (256,),
+            (7,),
+            (1024,),
+            (8, 8),
+            (16, 3),
+            (16, 16),
+            (32, 4),
+            (40, 2),
+            (4, 4, 4),
+            (64, 2, 2),
+            (5, 3, 2),
+        ]
     )
     threads = tuple(side * rng.randrange(1, 3) + (rng.randrange(side) if rng.random() < 0.4 else 0) for side in group)
     return {"threads": threads, "group": group}

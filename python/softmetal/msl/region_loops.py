@@ -28,6 +28,7 @@ _NUMBERS = {"met": 80, "width": 84, "height": 88}
 #: What may be read before it is known that it is needed: 128 arguments, or variables; a soft_thread; values of lanes.
 _KNOWN = {"row": "!9006", "variables": "!9006", "origin": "!9007", "given": "!9008"}
 _GRID_POSITION = 8  # in a soft_thread
+_ASKS_Y = r"%v[37]\b"  # in the threadgroup, or in the grid: a kernel of rows of any length has no use for it
 
 #: One thread after the other, from `from` to `to` - 1 of a row; a name for each value of each loop.
 _THREADS = """
@@ -92,6 +93,42 @@ br i1 %full, label %lanes, label %rows
 lanes:
 %gy0 = add nuw i32 %grid1, %y0
 %gz0 = add nuw i32 %grid2, %z0
+"""
+#: All threads of one layer, with rows of sixteens: LLVM unrolls those, and takes what rows share out of the loops.  Of
+#: rows of one sixteen it makes loops of their own, because of `is_one`.
+_ALL_ROWS = """
+%layer = mul i32 %width, %height
+%is_layer = icmp eq i32 %count, %layer
+%is_first = icmp eq i32 %first, 0
+%odd = and i32 %width, 15
+%is_even = icmp eq i32 %odd, 0
+%is_one = icmp eq i32 %width, 16
+%is_all = and i1 %is_layer, %is_first
+%are_sixteens = and i1 %is_all, %is_even
+br i1 %are_sixteens, label %row16, label %rows
+row16:
+%y16 = phi i32 [ 0, %entered ], [ %y16.up, %row16.end ]
+%o.row16 = phi i32 [ 0, %entered ], [ {o}, %row16.end ]
+%a.row16 = phi i32 [ -1, %entered ], [ {a}, %row16.end ]
+%gy16 = add nuw i32 %grid1, %y16
+%row16.index = mul nuw i32 %y16, %width
+br label %sixteen
+sixteen:
+%x16 = phi i32 [ 0, %row16 ], [ %x16.up, %sixteen.end ]
+%o.16 = phi i32 [ %o.row16, %row16 ], [ {o}, %sixteen.end ]
+%a.16 = phi i32 [ %a.row16, %row16 ], [ {a}, %sixteen.end ]
+%index16 = add nuw i32 %row16.index, %x16
+"""
+_ALL_ROWS_END = """
+sixteen.end:
+%x16.up = add nuw i32 %x16, 16
+%is_in_row16 = icmp ult i32 %x16.up, %width
+%is_more16 = select i1 %is_one, i1 false, i1 %is_in_row16
+br i1 %is_more16, label %sixteen, label %row16.end
+row16.end:
+%y16.up = add nuw i32 %y16, 1
+%is_more.row16 = icmp ult i32 %y16.up, %height
+br i1 %is_more.row16, label %row16, label %finished
 """
 _ROWS = """
 rows:
@@ -278,6 +315,12 @@ class _Loops:
             lines, block, o, a = self._threads(one, "lanes", places, "32", ("0", "-1"), "finished")
             made += lines
             ends.append((block, o, a))
+        elif not has_lanes and re.search(_ASKS_Y, one.text):
+            places = {"x": "%x16", "index": "%index16", "lane": "", "y": "%y16", "z": "0"}
+            places |= {"gy": "%gy16", "gz": "%grid2"}
+            lines, block, o, a = self._threads(one, "of16", places, "16", ("%o.16", "%a.16"), "sixteen.end")
+            made += [_ALL_ROWS.format(o=o, a=a), *lines, _ALL_ROWS_END]
+            ends.append(("row16.end", o, a))
         else:
             made.append("br label %rows")
         lane = "%lane0" if has_lanes else ""  # of a threadgroup's row they begin anywhere, and begin again

@@ -259,6 +259,19 @@ typedef void soft_one_thread(void *const *row, const soft_thread &thread);
 template <auto kernel, class... Binders> struct image {
     static_assert(sizeof...(Binders) < SOFT_MOST_PARAMETERS,
                   "a kernel has at most 127 parameters");
+    /* A copy, number by number.  Read two at a time, numbers that were just written apart would wait until all that
+     * was written before them, the last threadgroup's results, is in the cache. */
+    SOFTMETAL_INLINE static soft_thread numbers_of(const soft_thread &t) {
+        return {t.launch,
+                {t.position_in_grid[0], t.position_in_grid[1], t.position_in_grid[2]},
+                {t.position_in_group[0], t.position_in_group[1], t.position_in_group[2]},
+                {t.group_position[0], t.group_position[1], t.group_position[2]},
+                {t.group_size[0], t.group_size[1], t.group_size[2]},
+                t.index,
+                t.lane,
+                t.simdgroup,
+                t.simdgroups};
+    }
     /* Rows of `count` threads along x.  One loop, along `axis`, is all that calls `one` for a thread, so that
      * the kernel is compiled once; the compiler turns it into vectors where the kernel lets it. */
     template <int axis, soft_one_thread one>
@@ -266,7 +279,7 @@ template <auto kernel, class... Binders> struct image {
     run_rows(const soft_thread *first, soft_u32 count, soft_u32 rows) {
         void *row[sizeof...(Binders) + 1];
         prepare(first->launch, row);
-        soft_thread thread = *first;
+        soft_thread thread = numbers_of(*first);
         const soft_u32 sides[] = {count, rows}, steps[] = {1, count}; /* of the index */
         for (soft_u32 line = 0; line < sides[1 - axis]; line++) {
             run_line<axis, one>(row, thread, sides[axis], steps[axis]);

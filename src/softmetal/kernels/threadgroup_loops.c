@@ -406,7 +406,9 @@ run_regions(soft_threadgroup *group, soft_next_group *next_group)
             is_placed = true;
         }
         soft_placement_of(&group->placement, 0, &turn.origin);
-        turn.step.width = group->placement.size[0];
+        /* From two places: side by side they were read as one number of 64 bits, which has to wait
+         * until what wrote them apart, and all that was written before, is in the cache. */
+        turn.step.width = turn.origin.group_size[0];
         turn.step.height = group->placement.size[1];
         if (is_narrow(&turn)) {
             run_group(group, &turn.origin);
