@@ -34,10 +34,12 @@ kernel void f(device const uint *x, device uint *out, constant uint *u, threadgr
               uint l [[thread_index_in_threadgroup]], uint3 size [[threads_per_threadgroup]],
               uint lane [[thread_index_in_simdgroup]], uint sg [[simdgroup_index_in_threadgroup]]) {
     threadgroup uint t[1024], w[32];
+    threadgroup atomic_uint c[8];
     const uint i = (at.z * grid.y + at.y) * grid.x + at.x, n = size.x * size.y * size.z;
     uint v[4] = {x[i], i, where.x + 3 * where.y, l};
     uint p[5] = {1, 2, 3, 4, 5};
     t[l] = 0; given[l] = l; if (lane == 0) w[sg] = sg;
+    for (uint k = l; k < 8; k += n) atomic_store_explicit(&c[k], k * 0x01234567u, memory_order_relaxed);
     threadgroup_barrier(mem_flags::mem_threadgroup);
 """
 
@@ -56,6 +58,7 @@ class Program:
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.loops = 0
+        self.counts = rng.choice(["add", "sub", "and", "or", "xor", "min", "max"])  # in any order they come to the same
 
     def value(self) -> str:
         choose = self.rng.choice
@@ -150,6 +153,8 @@ class Program:
             yield self.of_lanes(target)
         elif kind == "leave" and together and depth == 0:
             yield f"if ({self.rng.choice(['l % 5 == 3', 'l >= 40', 'l < 3', 'lane == 9', 'v[0] % 11 == 2'])}) {{ out[i] = {self.value()}; return; }}"
+        elif kind == "atomic":
+            yield f"atomic_fetch_{self.counts}_explicit(&c[{self.value()} % 8], {self.value()}, memory_order_relaxed);"
         elif kind == "private":
             yield f"p[{self.value()} % 5] {self.rng.choice(['=', '+='])} {self.expression()};"
         elif kind == "if" and depth < 3:
@@ -178,7 +183,8 @@ class Program:
 
     def text(self) -> str:
         body = [line for _ in range(self.rng.randrange(2, 6)) for line in self.statement(0, True, False)]
-        last = "out[i] = v[0] ^ v[1] * 3 ^ v[2] * 5 ^ v[3] * 7 ^ p[0] ^ p[3] ^ w[sg];"
+        last = "threadgroup_barrier(mem_flags::mem_threadgroup); v[0] += atomic_load_explicit(&c[l % 8], memory_order_relaxed);\n"
+        last += "    out[i] = v[0] ^ v[1] * 3 ^ v[2] * 5 ^ v[3] * 7 ^ p[0] ^ p[3] ^ w[sg];"
         return HEAD + "\n".join(f"    {line}" for line in [*body, last]) + "\n}\n"
 
 

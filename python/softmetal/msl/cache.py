@@ -354,10 +354,10 @@ def _drop_oldest(kept: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
     if sum(nbytes for _, nbytes, _ in entries) <= MOST_NBYTES:
         return
-    entries = [(since, nbytes, path) for since, nbytes, name in entries if _has_mark(path := Path(name))]
-    total = sum(nbytes for _, nbytes, _ in entries)
+    marked = [(since, nbytes, path) for since, nbytes, name in entries if _has_mark(path := Path(name))]
+    total = sum(nbytes for _, nbytes, _ in marked)
     most = MOST_NBYTES if total <= MOST_NBYTES else MOST_NBYTES * 3 // 4
-    for since, nbytes, path in sorted(entries):
+    for since, nbytes, path in sorted(marked):
         if total <= most or since > now - IN_USE_SECONDS:
             return
         if path != kept and not _is_beside_another(path):

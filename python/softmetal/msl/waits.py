@@ -20,6 +20,10 @@ _ENTRY = "v11"
 SPOKEN = re.compile(r"@_ZN9softmetalL?\d+(wait_for_group|wait_for_lanes|lane_of_thread|lane_values|variable_address)E")
 _NUMBER = re.compile(r"i\d+ (?:noundef )?(-?\d+)")
 _VARIABLE = re.compile(r'asm sideeffect "[^"]*softmetal_variables')
+_PLACE = re.compile(r"getelementptr .*?, ptr (%[^ ,]+)")
+_COUNTS = re.compile(
+    r"atomicrmw (?:volatile )?(add|sub|and|or|xor) ptr (%[^ ,]+), (i\d+) (\S+) monotonic(, align \d+)?$"
+)
 _ALL_LANES = 1 << 31
 _BARRIER, _LANES, _EVERY_LANE = 1, 2, 3  # softmetal_kernel.h
 
@@ -95,6 +99,7 @@ def read_thread(text: str) -> Thread:
     ends: dict[str, str] = {}  # where a block of the text ends, once it is cut
     blocks = read_blocks(text, _ENTRY)
     used = {name for block in blocks.values() for one in block.instructions for name in one.values}
+    shared: set[str] = set()  # pointers to variables of the threadgroup
     # Lanes that wait at several places meet at the first one: those within a loop come before what is behind it
     for label in in_order({label: block.leads for label, block in blocks.items()}):
         block = blocks[label]
@@ -105,7 +110,9 @@ def read_thread(text: str) -> Thread:
             if one.operation == "call" and " asm sideeffect " in one.text and "softmetal_" in one.text:
                 _note(thread, one.text)
             elif spoken is None or not spoken[1].startswith("wait"):
-                here.instructions.append(one)
+                if _is_of_group(one, shared):
+                    shared.add(one.name)
+                here.instructions += _of_one_thread(one, shared)
             else:
                 here = thread.end_in(here, _wait(len(thread.waits) + 1, spoken[1], one))
                 if one.name in used:
@@ -113,6 +120,30 @@ def read_thread(text: str) -> Thread:
         ends[label] = here.label
     thread.come_from(ends)
     return thread
+
+
+def _is_of_group(one: Instruction, known: set[str]) -> bool:
+    """Does it make a pointer to a variable of the threadgroup, maybe from one that is known?"""
+    if (spoken := SPOKEN.match(one.called)) is not None:
+        return spoken[1] == "variable_address"
+    place = _PLACE.match(one.text)
+    return place is not None and place[1] in known
+
+
+def _of_one_thread(one: Instruction, shared: set[str]) -> list[Instruction]:
+    """What is atomic among the threads of a threadgroup, which one thread of the system runs: no lock of the processor.
+
+    It stays in its place, and is no vector, because it is volatile.
+    """
+    found = _COUNTS.match(one.text)
+    if found is None or found[2] not in shared:
+        return [one]
+    how, place, kind, by, unit = found.groups("")
+    return [
+        Instruction(one.name, f"load volatile {kind}, ptr {place}{unit}"),
+        Instruction(f"{one.name}.n", f"{how} {kind} {one.name}, {by}"),
+        Instruction("", f"store volatile {kind} {one.name}.n, ptr {place}{unit}"),
+    ]
 
 
 def _note(thread: Thread, mark: str) -> None:
