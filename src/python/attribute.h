@@ -19,16 +19,14 @@ attribute_find(PyObject *op, PyObject *name, PyObject **out)
 {
 #if PY_VERSION_HEX >= 0x030D0000
     return PyObject_GetOptionalAttr(op, name, out);
-#else
-    *out = PyObject_GetAttr(op, name);
-    if (*out != NULL) {
-        return 1;
+#else /* the same by its earlier name; of types it makes an exception to drop it, which is slow */
+    if (PyType_Check(op) && Py_TYPE(op)->tp_getattro == PyType_Type.tp_getattro &&
+        _PyType_Lookup((PyTypeObject *)op, name) == NULL &&
+        _PyType_Lookup(Py_TYPE(op), name) == NULL) {
+        *out = NULL;
+        return 0;
     }
-    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) {
-        return -1;
-    }
-    PyErr_Clear();
-    return 0;
+    return _PyObject_LookupAttr(op, name, out);
 #endif
 }
 
