@@ -129,7 +129,6 @@ LONGER_FILES = {
     "mlx_calls.py": 1036,
     "model.py": 632,
     "toy_library.py": 526,
-    "test_cache.py": 585,
     "test_explain.py": 532,
     "test_files.py": 852,
     "test_kernel_arguments.py": 580,

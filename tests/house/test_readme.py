@@ -32,10 +32,10 @@ def test_what_the_demo_downloads_is_said_alike():
 
 
 def words_of(picture):
-    """Its text, but for times and addresses; a timeline's rows are in the order in which streams came first."""
+    """Its texts, but for times and addresses: which of a timeline's bars have room for theirs is a matter of time."""
     root = ElementTree.fromstring(picture)
     text = [re.sub(r"0x[0-9a-f]+", "0x", text) for text in root.itertext()]
-    return sorted(one for one in text if not re.search(r"\d\s*(ms|µs|s)$|^0$", one))
+    return sorted({one for one in text if not re.search(r"\d\s*(ms|µs|s)$|^0$", one)})
 
 
 @pytest.mark.needs_softmetal

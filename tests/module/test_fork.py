@@ -87,7 +87,8 @@ from forking import fork
 warnings.simplefilter("ignore")
 x = np.arange(8, dtype="float32")
 capsule = x.__dlpack__()
-path = tempfile.mkdtemp() + "/x.npy"
+folder = tempfile.TemporaryDirectory()
+path = folder.name + "/x.npy"
 np.save(path, x)
 
 

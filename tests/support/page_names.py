@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import metal_dlpack as md
+import softmetal
 
 #: What a page calls a module, also where it does not import it.
 MODULES = {
@@ -100,6 +101,8 @@ def loading():
 
 def processes():
     """Both sides of a shared memory are one process here.  What the page makes is its own to unlink, later."""
+    if sys.platform != "darwin":
+        softmetal.torch_mps()
     made = []
 
     class Remembered(shared_memory.SharedMemory):

@@ -94,8 +94,8 @@ lanes:
 %gy0 = add nuw i32 %grid1, %y0
 %gz0 = add nuw i32 %grid2, %z0
 """
-#: All threads of one layer, with rows of sixteens: LLVM unrolls those, and takes what rows share out of the loops.  Of
-#: rows of one sixteen it makes loops of their own, because of `is_one`.
+#: All threads of one layer, with rows of sixteens: LLVM unrolls those, and takes what rows share out of the loops.  It
+#: makes other loops where a row is one sixteen, because of `is_one`.
 _ALL_ROWS = """
 %layer = mul i32 %width, %height
 %is_layer = icmp eq i32 %count, %layer
