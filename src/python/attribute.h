@@ -19,13 +19,7 @@ attribute_find(PyObject *op, PyObject *name, PyObject **out)
 {
 #if PY_VERSION_HEX >= 0x030D0000
     return PyObject_GetOptionalAttr(op, name, out);
-#else /* the same by its earlier name; of types it makes an exception to drop it, which is slow */
-    if (PyType_Check(op) && Py_TYPE(op)->tp_getattro == PyType_Type.tp_getattro &&
-        _PyType_Lookup((PyTypeObject *)op, name) == NULL &&
-        _PyType_Lookup(Py_TYPE(op), name) == NULL) {
-        *out = NULL;
-        return 0;
-    }
+#else /* by its earlier name */
     return _PyObject_LookupAttr(op, name, out);
 #endif
 }

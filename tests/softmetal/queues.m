@@ -497,11 +497,11 @@ CASE(a_capture_is_of_one_folder_that_is_not_there_and_only_where_it_is_enabled)
     CHECK([error code] == MTLCaptureErrorNotSupported);
     setenv("METAL_CAPTURE_ENABLED", "1", 1);
     CHECK([manager startCaptureWithDescriptor:descriptor error:&error]);
-    CHECK([manager isCapturing]);
-    CHECK(![manager startCaptureWithDescriptor:descriptor error:&error]);
+    CHECK([manager isCapturing] && ![manager startCaptureWithDescriptor:descriptor
+                                                                  error:&error]);
     CHECK([error code] == MTLCaptureErrorAlreadyCapturing);
     [manager stopCapture];
+    CHECK(![manager isCapturing]);
     CHECK(![manager startCaptureWithDescriptor:descriptor error:&error]);
     CHECK([error code] == MTLCaptureErrorInvalidDescriptor);
-    CHECK(rmdir(path) == 0 && rmdir(folder) == 0);
 }
