@@ -51,6 +51,7 @@ LANES = {
     "simd_shuffle_rotate_down",
     "quad place": "quad_shuffle quad_shuffle_xor quad_shuffle_up quad_shuffle_down quad_broadcast",
 }
+GROUPS = "32 64 48 256 7 1024 8x8 16x3 16x16 32x4 40x2 4x4x4 64x2x2 5x3x2"
 TYPES = ("uint", "ushort", "uchar", "uint2", "uint4", "ushort3", "float", "half")
 
 
@@ -189,24 +190,7 @@ class Program:
 
 
 def grid(rng: random.Random) -> dict[str, tuple[int, ...]]:
-    group = rng.choice(
-        [
-            (32,),
-            (64,),
-            (48,),
-            (256,),
-            (7,),
-            (1024,),
-            (8, 8),
-            (16, 3),
-            (16, 16),
-            (32, 4),
-            (40, 2),
-            (4, 4, 4),
-            (64, 2, 2),
-            (5, 3, 2),
-        ]
-    )
+    group = tuple(int(size) for size in rng.choice(GROUPS.split()).split("x"))
     threads = tuple(side * rng.randrange(1, 3) + (rng.randrange(side) if rng.random() < 0.4 else 0) for side in group)
     return {"threads": threads, "group": group}
 
