@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from children import output_of
 from places import SUPPORT
-from region_kernels import told_of_splits
+from region_kernels import HEAD as HEAD_OF_RANDOM
+from region_kernels import differing_in, told_of_splits
 
 import metal_dlpack as md
 from softmetal.msl.llvm_loops import in_order
@@ -25,9 +26,64 @@ def test_random_kernels_do_the_same_as_on_fibers(first):
     assert output_of(SUPPORT / "region_kernels.py", EACH, first, timeout=600) == f"{EACH} kernels, 0 differ\n"
 
 
-def test_lanes_meet_in_a_loop_before_they_meet_behind_it():
-    """A kernel whose loop LLVM writes down behind what follows it."""
-    assert output_of(SUPPORT / "region_kernels.py", 1, 777091, timeout=600) == "1 kernels, 0 differ\n"
+#: What clang lays out in another order than the source has.
+LAID_OUT_ANEW = {
+    "a loop behind what follows it": (
+        (104, 4),
+        (40, 2),
+        """
+    for (uint k0 = 0; k0 < 3; k0++) {
+        p[v[0] % 5] = u[3] + lane;
+        for (uint k1 = 0; k1 < 3; k1++) {
+            v[3] ^= through(t, l, n, v[1], 56);
+            for (uint k2 = 0, end2 = v[1] & 3; k2 < end2; k2++) { v[3] = min(lane, 0u); p[sg % 5] += mixed(77u - v[0]); }
+            if (lane % 2 == 1) v[1] = lane + u[1];
+            else { v[3] = p[3] * k0; v[1] ^= quad_shuffle_up(p[3], ushort(0)); v[2] = k0 * lane; v[0] = sg ^ v[0] << 3; }
+            if (u[0] % 3 == 0) continue;
+        }
+        v[2] ^= simd_prefix_inclusive_product(v[3]);
+        for (uint k1 = 0; k1 < (k0 & 3); k1++) {
+            v[1] = v[2] * v[1];
+            for (uint k2 = 0; k2 < 1; k2++) v[2] = min(p[4], k0);
+            v[0] = mixed(v[3] - sg);
+        }
+    }
+    v[1] = lane > 1u ? lane : 7u;
+    if (l >= 40) { out[i] = sg; return; }
+    out[i] = v[0] ^ v[1] * 3 ^ v[2] * 5 ^ v[3] * 7 ^ p[0] ^ p[3] ^ w[sg]; }""",
+    ),
+    "a branch ahead of the one before it": (
+        (512,),
+        (256,),
+        """
+    p[p[0] % 5] += lane * v[3];
+    v[3] = v[1] > u[0] ? v[1] : 7u;
+    if ((v[2] & 3) == 0) { v[0] ^= simd_shuffle_and_fill_up(v[2], v[3], ushort(30)); v[1] = u[2] ^ 50u << 3; }
+    if ((v[0] & 1) == 0) {
+        v[0] = mixed(lane - 68u);
+        if (lane % 3 == 1) {
+            if (lane % 2 == 1) {
+                atomic_fetch_and_explicit(&c[v[0] % 8], v[0], memory_order_relaxed);
+                v[3] = p[sg % 5]; v[1] = v[3] + lane;
+            }
+            v[0] = min(lane, u[2]) ^ simd_shuffle_and_fill_up(v[1], v[1], ushort(26));
+            atomic_fetch_and_explicit(&c[p[2] % 8], 1u, memory_order_relaxed);
+        }
+    } else { v[2] = min(sg, v[0]); v[3] = p[1]; }
+    threadgroup_barrier(mem_flags::mem_threadgroup); v[0] += atomic_load_explicit(&c[l % 8], memory_order_relaxed);
+    out[i] = v[0] ^ v[1] * 3 ^ v[2] * 5 ^ v[3] * 7 ^ p[0] ^ p[3] ^ w[sg]; }""",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LAID_OUT_ANEW)
+def test_lanes_meet_in_the_order_of_the_source(name, request):
+    if name == "a branch ahead of the one before it":
+        reason = "fibers, the checker's too, go by where clang puts the code; regions are right"
+        request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
+    threads, group, body = LAID_OUT_ANEW[name]
+    for seed in range(8):
+        assert differing_in(HEAD_OF_RANDOM + body, {"threads": threads, "group": group}, seed) == ""
 
 
 def behind(leads, start):
