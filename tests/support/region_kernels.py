@@ -100,8 +100,8 @@ class Program:
             ]
         )
 
-    def of_lanes(self, target: str, together: bool) -> str:
-        kind = self.rng.choice([*LANES, "vote", "fill", "odd", *["barrier"] * together])  # which all lanes must meet
+    def of_lanes(self, target: str) -> str:
+        kind = self.rng.choice([*LANES, "vote", "barrier", "fill", "odd"])
         if kind == "barrier":
             return "simdgroup_barrier(mem_flags::mem_none);"
         if kind == "vote":
@@ -152,7 +152,7 @@ class Program:
             memory = self.rng.choice(["t", "t", "given"])
             yield f"{target} ^= through({memory}, l, n, {self.value()}, {self.rng.randrange(1, 70)});"
         elif kind == "lanes" and not loops_apart:
-            yield self.of_lanes(target, together)
+            yield self.of_lanes(target)
         elif kind == "leave" and together and depth == 0:
             yield f"if ({self.rng.choice(['l % 5 == 3', 'l >= 40', 'l < 3', 'lane == 9', 'v[0] % 11 == 2'])}) {{ out[i] = {self.value()}; return; }}"
         elif kind == "atomic" and together:

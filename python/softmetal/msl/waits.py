@@ -110,7 +110,7 @@ def read_thread(text: str) -> Thread:
             if one.operation == "call" and " asm sideeffect " in one.text and "softmetal_" in one.text:
                 _note(thread, one.text)
             elif spoken is None or not spoken[1].startswith("wait"):
-                if _is_of_group(one, shared):
+                if (spoken is not None and spoken[1] == "variable_address") or _leads_into(one, shared):
                     shared.add(one.name)
                 here.instructions += _of_one_thread(one, shared)
             else:
@@ -122,10 +122,8 @@ def read_thread(text: str) -> Thread:
     return thread
 
 
-def _is_of_group(one: Instruction, known: set[str]) -> bool:
-    """Does it make a pointer to a variable of the threadgroup, maybe from one that is known?"""
-    if (spoken := SPOKEN.match(one.called)) is not None:
-        return spoken[1] == "variable_address"
+def _leads_into(one: Instruction, known: set[str]) -> bool:
+    """Does it make a pointer from one that is known?"""
     place = _PLACE.match(one.text)
     return place is not None and place[1] in known
 
