@@ -138,7 +138,7 @@ def test_reflection_tells_of_each_kind_of_parameter(shim):
         ("shape", BUFFER, 8, 0, 2, 16, 4),
         ("memory", THREADGROUP, 2, 1, 3, 4, 4),
     ]
-    assert (image.abi, image.has_syncs, image.is_checked, image.threadgroup_nbytes) == (4, 0, 0, 0)
+    assert (image.abi, image.has_syncs, image.is_checked, image.threadgroup_nbytes) == (5, 0, 0, 0)
 
 
 OUT = ("uint *out", "out", "buffer<0>")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import tempfile
 
 import pytest
 from children import run_child
@@ -32,13 +33,14 @@ DOWN, COLUMN = 3, 50
 
 
 def ran(kind, cells, **environment):
-    settings = {
-        "IPYTHONDIR": os.devnull,
-        "SOFTMETAL_KERNEL_CHECK": "report",
-        "SOFTMETAL_VALIDATION_MODE": "log",
-        **environment,
-    }
-    return run_child(SHELL, kind, json.dumps(cells), **settings)
+    with tempfile.TemporaryDirectory() as folder:
+        settings = {
+            "IPYTHONDIR": folder,
+            "SOFTMETAL_KERNEL_CHECK": "report",
+            "SOFTMETAL_VALIDATION_MODE": "log",
+            **environment,
+        }
+        return run_child(SHELL, kind, json.dumps(cells), **settings)
 
 
 @pytest.mark.parametrize("kind", ["files", "names"])

@@ -1,7 +1,9 @@
 /* queues.m: command buffers: order, time, lifetimes, handlers, encoders, blits. */
 #import "check.h"
 
+#include <libgen.h>
 #include <time.h>
+#include <unistd.h>
 
 static double
 seconds(void)
@@ -504,4 +506,6 @@ CASE(a_capture_is_of_one_folder_that_is_not_there_and_only_where_it_is_enabled)
     CHECK(![manager isCapturing]);
     CHECK(![manager startCaptureWithDescriptor:descriptor error:&error]);
     CHECK([error code] == MTLCaptureErrorInvalidDescriptor);
+    snprintf(path, sizeof path, "%s/one.gputrace/commands.txt", folder);
+    CHECK(unlink(path) == 0 && rmdir(dirname(path)) == 0 && rmdir(folder) == 0);
 }

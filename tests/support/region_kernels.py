@@ -3,14 +3,13 @@
     python region_kernels.py COUNT SEED     prints what differs; COUNT kernels, each over a grid of its own
 
 No thread races with another: a threadgroup's memory is written by its owner, between two barriers that all meet.
-No branch that only some take has an atomic: clang may lay it out ahead of the one before it (test_regions.py).
 Which lanes meet in a loop that only some go through is nobody's promise, so no lane waits for others there.
 """
 
 import contextlib
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from unittest import mock
 
 import numpy as np
@@ -30,6 +29,8 @@ static uint through(threadgroup uint *t, uint l, uint n, uint v, uint by) {
     threadgroup_barrier(mem_flags::mem_threadgroup);
     return other;
 }
+static uint summed(uint v) { if (v % 3 == 1) v = simd_sum(v) * 5; return v + simd_prefix_exclusive_sum(v); }
+__attribute__((noinline)) static uint turned(uint v, uint by) { return simd_shuffle_xor(v, ushort(by % 32)) + by; }
 kernel void f(device const uint *x, device uint *out, constant uint *u, threadgroup uint *given,
               uint3 at [[thread_position_in_grid]], uint3 grid [[threads_per_grid]], uint3 where [[thread_position_in_threadgroup]],
               uint l [[thread_index_in_threadgroup]], uint3 size [[threads_per_threadgroup]],
@@ -101,7 +102,7 @@ class Program:
         )
 
     def of_lanes(self, target: str) -> str:
-        kind = self.rng.choice([*LANES, "vote", "barrier", "fill", "odd"])
+        kind = self.rng.choice([*LANES, "vote", "barrier", "fill", "odd", "call"])
         if kind == "barrier":
             return "simdgroup_barrier(mem_flags::mem_none);"
         if kind == "vote":
@@ -110,6 +111,8 @@ class Program:
             return f"{target} += {name}({asked}) ? 3u : 5u; {target} ^= uint(ulong(simd_vote::vote_t(simd_ballot({self.condition(False)}))));"
         if kind == "fill":
             return f"{target} ^= simd_shuffle_and_fill_{self.rng.choice(['up', 'down'])}({self.value()}, {self.value()}, ushort({self.rng.randrange(32)}));"
+        if kind == "call":
+            return f"{target} ^= {self.rng.choice(['summed({})', 'turned({}, 3)', 'turned({}, v[1])']).format(self.value())};"
         if kind == "odd":
             kind = self.rng.choice(TYPES)
             made = f"{kind}({self.value()} & 255)"
@@ -155,7 +158,7 @@ class Program:
             yield self.of_lanes(target)
         elif kind == "leave" and together and depth == 0:
             yield f"if ({self.rng.choice(['l % 5 == 3', 'l >= 40', 'l < 3', 'lane == 9', 'v[0] % 11 == 2'])}) {{ out[i] = {self.value()}; return; }}"
-        elif kind == "atomic" and together:
+        elif kind == "atomic":
             yield f"atomic_fetch_{self.counts}_explicit(&c[{self.value()} % 8], {self.value()}, memory_order_relaxed);"
         elif kind == "private":
             yield f"p[{self.value()} % 5] {self.rng.choice(['=', '+='])} {self.expression()};"
@@ -224,44 +227,44 @@ def told_of_splits() -> Iterator[list[str | None]]:
         yield said
 
 
-def outcome(text: str, launch: dict, values: np.ndarray, chosen: np.ndarray) -> list[int]:
+def outcome(way: str, text: str, launch: dict, values: np.ndarray, chosen: np.ndarray) -> list[int]:
+    """What a kernel writes: in regions, on fibers, checked or counted."""
     out = md.zeros(len(values), "uint32")
-    kernel = md.kernel(text)
-    kernel(md.asarray(values), out, md.asarray(chosen), threadgroup_memory={"given": 4096}, **launch)
-    md.default_device().synchronize()
+    with contextlib.ExitStack() as block:
+        if way == "on fibers":
+            text += "// on fibers\n"
+            refuses = mock.patch.object(regions, "split_at_waits", side_effect=regions.CannotSplit("asked for"))
+            block.enter_context(refuses)
+        elif way == "checked":
+            softmetal.configure(kernel_check=True)
+            block.callback(softmetal.configure, kernel_check=False)
+        kernel = md.kernel(text)
+        run = kernel.count if way == "counted" else kernel
+        run(md.asarray(values), out, md.asarray(chosen), threadgroup_memory={"given": 4096}, **launch)
+        md.default_device().synchronize()
     return out.tolist()
 
 
 def differing(number: int) -> str:
-    """Where a kernel's regions differ from its fibers, and from the checker's; or nothing.
-
-    Which lanes of diverging branches meet first goes by the order of the code that clang has made; that of -O1 is the
-    source's.
-    """
+    """Where a kernel does another thing in regions than on fibers; or nothing."""
     rng = random.Random(number)
     text, launch = Program(rng).text(), grid(rng)
     found = differing_in(text, launch, number)
     return f"seed {number}: {found}" if found else ""
 
 
-def differing_in(text: str, launch: dict, seed: int) -> str:
-    """The same of one kernel, whose arguments are drawn."""
+def differing_in(text: str, launch: dict, seed: int, ways: Iterable[str] = ("on fibers",)) -> str:
+    """The same of one kernel, whose arguments are drawn, and of these ways beside regions."""
     threads = int(np.prod(launch["threads"]))
     drawn = np.random.default_rng(seed)
     values, chosen = drawn.integers(0, 2**32, threads, dtype="uint32"), drawn.integers(0, 50, 4, dtype="uint32")
     with told_of_splits():
-        made = outcome(text, launch, values, chosen)
-    with mock.patch.object(regions, "split_at_waits", side_effect=regions.CannotSplit("asked for")):
-        wanted = outcome(f"{text}// on fibers\n", launch, values, chosen)
-    if made == wanted:
-        return ""
-    softmetal.configure(kernel_check=True)
-    try:
-        wanted = outcome(text, launch, values, chosen)
-    finally:
-        softmetal.configure(kernel_check=False)
-    wrong = [at for at, (one, other) in enumerate(zip(made, wanted, strict=True)) if one != other]
-    return f"{launch}: {len(wrong)} of {threads} differ, first at {wrong[0]}" if wrong else ""
+        made = outcome("in regions", text, launch, values, chosen)
+    for way in ways:
+        other = outcome(way, text, launch, values, chosen)
+        if wrong := [at for at in range(threads) if made[at] != other[at]]:
+            return f"{launch}, {way}: {len(wrong)} of {threads} differ, first at {wrong[0]}"
+    return ""
 
 
 def main(count: int, seed: int) -> None:

@@ -130,8 +130,8 @@ print([work.place for work in shell.user_ns["t"].work])
 """
 
 
-def test_the_cells_of_a_notebook_have_their_numbers():
-    done = run_child(CELLS, IPYTHONDIR=os.devnull)
+def test_the_cells_of_a_notebook_have_their_numbers(tmp_path):
+    done = run_child(CELLS, IPYTHONDIR=str(tmp_path))
     assert done.stdout.splitlines()[-1:] == ["['In [2]:2']"], done.stderr
 
 

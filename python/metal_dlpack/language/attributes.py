@@ -10,6 +10,8 @@ from .tokens import Tokens
 #: What C++ understands; everything else is Metal's.
 _OF_THE_LANGUAGE = {"fallthrough", "maybe_unused", "nodiscard", "noreturn", "deprecated", "clang", "gnu"}
 
+_NOT_INLINE = {"noinline", "__noinline__", "optnone"}
+
 
 class Attribute(NamedTuple):
     name: str
@@ -45,6 +47,16 @@ def left_out(tokens: Tokens, first: int, end: int) -> list[str]:
             words.append(tokens.words[at])
         at += 1
     return words
+
+
+def let_inline(tokens: Tokens) -> None:
+    """Let each call of a `noinline` function be a copy: lanes of two calls, in branches that part, do not meet."""
+    words = tokens.words
+    for at in range(len(words)) if _NOT_INLINE.intersection(words) else ():
+        if words[at] in {"__attribute__", "__declspec"} or is_attribute(tokens, at):
+            opening = at if words[at] == "[" else at + 1
+            for inside in range(opening, tokens.partner[opening]):
+                words[inside] = "unused" if words[inside] in _NOT_INLINE else words[inside]
 
 
 def take_out(tokens: Tokens) -> None:

@@ -141,10 +141,11 @@ class Compiler:
 
         Clang inlines before it adds those calls, so it takes a second run.
         """
-        from . import checked_code, counted_code
+        from . import checked_code, counted_code, waits
 
         calls, asked = (counted_code, flags.COUNTED) if counting else (checked_code, flags.CHECKED)
-        compiled.write_bytes(calls.instrument(compiled.read_bytes().decode("latin-1")).encode("latin-1"))
+        text = waits.tell_order(compiled.read_bytes().decode("latin-1"))
+        compiled.write_bytes(calls.instrument(text).encode("latin-1"))
         given = [*flags.ALONE, *flags.QUIET, *flags.machine_flags(), *flags.INLINED]
 
         def compile_answers(path: Path) -> None:
@@ -170,7 +171,7 @@ class Compiler:
 
     def _split(self, compiled: Path) -> None:
         """Turn LLVM's text of a kernel into a machine's code, split at its waits if it can be."""
-        from . import region_loops, regions
+        from . import region_loops, regions, waits
 
         text = compiled.read_bytes().decode("latin-1")
 
@@ -186,7 +187,7 @@ class Compiler:
             if regions.is_free(text):
                 compile_text(region_loops.in_rows(text), flags.ROWS)
             else:
-                compile_text(text, flags.SPLIT)  # its threads take turns
+                compile_text(waits.tell_order(text), flags.SPLIT)  # its threads take turns
 
     def _to_machine_code(self, compiled: Path, given: list[str]) -> None:
         """Put a machine's code in the place of LLVM's text."""

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 
 from metal_dlpack.language.errors import CompilerError
 
-from .llvm_loops import LABEL
+from .llvm_loops import LABEL, LEADS
 from .llvm_values import VALUE
 
 _ASSIGNED = re.compile(rf"({VALUE.pattern}) = (.*)")
-_LEADS = re.compile(r'label %([-\w.$]+|"[^"]*")')
 #: What passes may know of an instruction, and what only loops and scopes of the text as it was had.
 _ATTACHED = re.compile(r", !(?!fpmath)[\w.]+ (?:!\d+|!\{\})")
 _NOTHING = re.compile(r"@llvm\.(?:assume|lifetime|experimental\.noalias|invariant)")
@@ -52,7 +51,7 @@ class Instruction:
     @property
     def values(self) -> list[str]:
         """The names that it reads, each once."""
-        return list(dict.fromkeys(VALUE.findall(_LEADS.sub("", self.text))))
+        return list(dict.fromkeys(VALUE.findall(LEADS.sub("", self.text))))
 
     @property
     def line(self) -> str:
@@ -66,7 +65,7 @@ class Block:
 
     @property
     def leads(self) -> list[str]:
-        return _LEADS.findall(self.instructions[-1].text)
+        return LEADS.findall(self.instructions[-1].text)
 
     def phis(self) -> Iterator[Instruction]:
         return (one for one in self.instructions if one.operation == "phi")

@@ -7,27 +7,30 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from .llvm_values import VALUE
-
 LABEL = re.compile(r'([-\w.$]+|"[^"]*"):')
-_LEADS = re.compile(rf"label ({VALUE.pattern})")
+LEADS = re.compile(r'label %([-\w.$]+|"[^"]*")')
 
 
 def in_loops(body: list[str]) -> set[str]:
     """The labels of blocks that lie in a loop, or between two."""
-    leads: dict[str, set[str]] = {"": set()}
-    here = ""
-    for line in body:
-        if (label := LABEL.match(line)) is not None:
-            here = label[1]
-            leads[here] = set()
-        leads[here].update(to[1:] for to in _LEADS.findall(line))
-    behind = _behind_loops(leads)
+    behind = _behind_loops({one: set(there) for one, there in leads_of(body).items()})
     back: dict[str, set[str]] = {one: set() for one in behind}
     for one, there in behind.items():
         for to in there:
             back[to].add(one)
     return set(_behind_loops(back))
+
+
+def leads_of(body: list[str]) -> dict[str, list[str]]:
+    """Where each block leads to, by its label, that of the entry empty."""
+    leads: dict[str, list[str]] = {"": []}
+    here = ""
+    for line in body:
+        if (label := LABEL.match(line)) is not None:
+            here = label[1]
+            leads[here] = []
+        leads[here] += LEADS.findall(line)
+    return leads
 
 
 def _behind_loops(leads: dict[str, set[str]]) -> dict[str, set[str]]:

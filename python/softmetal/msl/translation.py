@@ -285,6 +285,7 @@ class Translation:
             _give_linkage(tokens, one)
             _deduce_sizes(tokens, one)
         attributes.take_out(tokens)
+        attributes.let_inline(tokens)
         literals.rewrite_chosen(tokens, self._source)
         literals.rewrite(tokens.words)
         swizzles.rewrite(tokens, stay)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .llvm_function import Block, Instruction, read_blocks
-from .llvm_loops import in_order
+from .llvm_loops import LABEL, in_order, leads_of
 
 #: The parameters: arguments; the threadgroup's first thread; where in it this one is, and its index; where in the grid;
 #: lane and SIMD-group.
@@ -18,6 +18,7 @@ ROW, ORIGIN, *POSITION, LANE, SIMDGROUP = (f"%v{number}" for number in range(11)
 INDEX = POSITION[3]
 _ENTRY = "v11"
 SPOKEN = re.compile(r"@_ZN9softmetalL?\d+(wait_for_group|wait_for_lanes|lane_of_thread|lane_values|variable_address)E")
+_WAITS_FOR_LANES = re.compile(r"(.*\bcall .*@_ZN9softmetal\d+wait_for_lanesE\w+\(.*\bi32 (?:noundef )?)0(\).*)")
 _NUMBER = re.compile(r"i\d+ (?:noundef )?(-?\d+)")
 _VARIABLE = re.compile(r'asm sideeffect "[^"]*softmetal_variables')
 _PLACE = re.compile(r"getelementptr .*?, ptr (%[^ ,]+)")
@@ -122,6 +123,41 @@ def read_thread(text: str) -> Thread:
     return thread
 
 
+def tell_order(text: str) -> str:
+    """Return LLVM's text of a kernel with each wait of lanes told which it is in the order of the source, from 1 on.
+
+    Where lanes of branches that part wait at several places, those of the first one go on; LLVM lays code out anew.
+    """
+    made: list[str] = []
+    body: list[str] | None = None
+    count = 0
+    for line in text.split("\n"):
+        if line.startswith("define "):
+            body = []
+        elif line == "}" and body is not None:
+            count = _tell_order(body, count)
+            made += body
+            body = None
+        (made if body is None else body).append(line)
+    return "\n".join(made)
+
+
+def _tell_order(body: list[str], count: int) -> int:
+    """The same of a function's lines, of which the first one begins it; returns the last wait's number."""
+    waits: dict[str, list[int]] = {}
+    label = ""
+    for at, line in enumerate(body):
+        if (found := LABEL.match(line)) is not None:
+            label = found[1]
+        elif _WAITS_FOR_LANES.match(line):
+            waits.setdefault(label, []).append(at)
+    for label in in_order(leads_of(body[1:])) if waits else ():
+        for at in waits.get(label, ()):
+            count += 1
+            body[at] = _WAITS_FOR_LANES.sub(rf"\g<1>{count}\2", body[at])
+    return count
+
+
 def _leads_into(one: Instruction, known: set[str]) -> bool:
     """Does it make a pointer from one that is known?"""
     place = _PLACE.match(one.text)
@@ -155,5 +191,5 @@ def _note(thread: Thread, mark: str) -> None:
 def _wait(number: int, how: str, call: Instruction) -> Wait:
     if how == "wait_for_group":
         return Wait(number, is_group=True)
-    (given,) = numbers_in(call.text)
+    given, _ = numbers_in(call.text)
     return Wait(number, is_group=False, is_for_all=bool(given & _ALL_LANES), nbytes=given & (_ALL_LANES - 1))

@@ -8,7 +8,7 @@
 #ifndef SOFTMETAL_KERNEL_H
 #define SOFTMETAL_KERNEL_H
 
-#define SOFT_KERNEL_ABI 4
+#define SOFT_KERNEL_ABI 5
 #define SOFT_MOST_BUFFERS 31
 #define SOFT_MOST_TEXTURES 128
 #define SOFT_MOST_SAMPLERS 16
@@ -220,9 +220,10 @@ typedef struct soft_runtime {
      * each gave: lane i's bytes at `*values` + i * SOFT_SIMD_STRIDE(nbytes), good until this lane's
      * next call; the result has bit i set for each lane that came.  With SOFT_ALL_LANES in nbytes
      * all lanes of the SIMD-group must come; that alone is a simdgroup_barrier.  Without `bytes`
-     * the lane has put them where `simd_values` says. */
+     * the lane has put them where `simd_values` says.  `order`: the site's number in the order of
+     * the source, in which lanes at several sites go on; 0: that of the addresses. */
     soft_u32 (*simd_exchange)(const void *bytes, soft_u32 nbytes, const soft_u8 **values,
-                              const void *site);
+                              const void *site, soft_u32 order);
     /* Threadgroup memory: a variable of the kernel, by its number; an argument, by its index. */
     void *(*threadgroup_variable)(soft_u32 number, soft_u64 nbytes, soft_u64 alignment);
     void *(*threadgroup_argument)(soft_u32 index);

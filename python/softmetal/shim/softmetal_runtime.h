@@ -97,17 +97,21 @@ SOFTMETAL_WAITS void wait_for_group(soft_u32 mem_flags) {
     __asm__ volatile(SOFTMETAL_MARK);
     softmetal_image.runtime->threadgroup_barrier(mem_flags, SOFTMETAL_CALLER);
 }
+/* waits.py puts a call's number in its place. */
+#define SOFTMETAL_IN_ORDER 0
 #if SOFTMETAL_IS_CHECKED
 SOFTMETAL_WAITS soft_u32 wait_for_lanes(soft_u32 nbytes, const void *bytes,
-                                        const soft_u8 **values) {
+                                        const soft_u8 **values, soft_u32 order) {
     __asm__ volatile(SOFTMETAL_MARK);
-    return softmetal_image.runtime->simd_exchange(bytes, nbytes, values, SOFTMETAL_CALLER);
+    return softmetal_image.runtime->simd_exchange(bytes, nbytes, values, SOFTMETAL_CALLER,
+                                                  order);
 }
 #else
-SOFTMETAL_WAITS soft_u32 wait_for_lanes(soft_u32 nbytes) {
+SOFTMETAL_WAITS soft_u32 wait_for_lanes(soft_u32 nbytes, soft_u32 order) {
     const soft_u8 *values;
     __asm__ volatile(SOFTMETAL_MARK);
-    return softmetal_image.runtime->simd_exchange(nullptr, nbytes, &values, SOFTMETAL_CALLER);
+    return softmetal_image.runtime->simd_exchange(nullptr, nbytes, &values, SOFTMETAL_CALLER,
+                                                  order);
 }
 __attribute__((noinline, optnone, pure)) inline soft_u8 *lane_values(soft_u32 nbytes,
                                                                      soft_u32 is_given) {
@@ -139,11 +143,11 @@ template <class T> SOFTMETAL_CONVERGENT gathered<T> gather(T mine, soft_u32 who 
     static_assert(sizeof(T) <= SOFT_SIMD_SLOT, "a lane gives at most 64 bytes");
     gathered<T> all;
 #if SOFTMETAL_IS_CHECKED
-    all.lanes = wait_for_lanes(sizeof mine | who, &mine, &all.values);
+    all.lanes = wait_for_lanes(sizeof mine | who, &mine, &all.values, SOFTMETAL_IN_ORDER);
 #else
     __builtin_memcpy(lane_values(sizeof mine, 0) + SOFT_SIMD_STRIDE(sizeof(T)) * this_lane(),
                      &mine, sizeof mine);
-    all.lanes = wait_for_lanes(sizeof mine | who);
+    all.lanes = wait_for_lanes(sizeof mine | who, SOFTMETAL_IN_ORDER);
     all.values = lane_values(sizeof mine, 1);
 #endif
     return all;
@@ -152,9 +156,9 @@ template <class T> SOFTMETAL_CONVERGENT gathered<T> gather(T mine, soft_u32 who 
 SOFTMETAL_CONVERGENT void wait_for_all_lanes() {
 #if SOFTMETAL_IS_CHECKED
     const soft_u8 *values;
-    wait_for_lanes(SOFT_ALL_LANES, nullptr, &values);
+    wait_for_lanes(SOFT_ALL_LANES, nullptr, &values, SOFTMETAL_IN_ORDER);
 #else
-    wait_for_lanes(SOFT_ALL_LANES);
+    wait_for_lanes(SOFT_ALL_LANES, SOFTMETAL_IN_ORDER);
 #endif
 }
 

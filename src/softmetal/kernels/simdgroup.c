@@ -9,24 +9,24 @@ soft_simdgroup_begin(soft_simdgroup *simdgroup, soft_u32 lanes)
     simdgroup->for_all = 0;
 }
 
-/* The lanes at the site with the lowest address, of those that need not wait for all. */
+/* The lanes at the site that comes first, of those that need not wait for all. */
 SOFT_ON_FIBER static soft_u32
 lanes_of_first_site(const soft_simdgroup *simdgroup)
 {
     soft_u32 lanes = 0;
-    const void *first = NULL;
+    uintptr_t first = 0;
     soft_u32 left = simdgroup->meeting & ~simdgroup->for_all;
     if (left == 0) {
         left = simdgroup->meeting;
     }
     for (; left != 0; left &= left - 1) {
         soft_u32 lane = (soft_u32)__builtin_ctz(left);
-        const void *site = simdgroup->sites[lane];
-        if (lanes == 0 || (uintptr_t)site < (uintptr_t)first) {
-            first = site;
+        uintptr_t place = simdgroup->places[lane];
+        if (lanes == 0 || place < first) {
+            first = place;
             lanes = 0;
         }
-        lanes |= (soft_u32)(site == first) << lane;
+        lanes |= (soft_u32)(place == first) << lane;
     }
     return lanes;
 }

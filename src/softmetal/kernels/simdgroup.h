@@ -35,9 +35,10 @@ typedef struct soft_simdgroup {
     soft_u32 shared_half; /* of what regions share: as it is now */
     soft_u32
         next; /* of regions: the wait that all lanes that are ready go on from, if it is one */
-    bool is_divergent; /* lanes meet at several sites */
-    const void *sites[SOFT_SIMD_WIDTH];
-    soft_u8 nbytes[SOFT_SIMD_WIDTH]; /* that each lane gave */
+    bool is_divergent;                  /* lanes meet at several sites */
+    uintptr_t places[SOFT_SIMD_WIDTH];  /* of the sites in the code: the first one goes on */
+    const void *sites[SOFT_SIMD_WIDTH]; /* of fibers: what the checker speaks of */
+    soft_u8 nbytes[SOFT_SIMD_WIDTH];    /* that each lane gave */
     _Alignas(64) soft_u8 values[2][SOFT_SIMD_NBYTES];
 } soft_simdgroup;
 
@@ -54,10 +55,11 @@ soft_simdgroup_place(soft_simdgroup *simdgroup, soft_u32 half, soft_u32 lane)
     return simdgroup->values[half] + SOFT_SIMD_PLANE(nbytes) + lane * SOFT_SIMD_STRIDE(nbytes);
 }
 
-/* A lane comes to a SIMD-group function with some bytes, as simd_exchange of soft_runtime. */
+/* A lane comes to a SIMD-group function with some bytes, as simd_exchange of soft_runtime.
+ * `place`: the site's, alike for lanes that meet. */
 SOFT_ON_FIBER static inline void
 soft_simdgroup_come(soft_simdgroup *simdgroup, soft_u32 lane, const void *bytes,
-                    soft_u32 nbytes, const void *site)
+                    soft_u32 nbytes, uintptr_t place)
 {
     soft_u32 bit = UINT32_C(1) << lane;
     if (__builtin_expect((nbytes & SOFT_ALL_LANES) != 0, 0)) {
@@ -74,10 +76,10 @@ soft_simdgroup_come(soft_simdgroup *simdgroup, soft_u32 lane, const void *bytes,
     if (simdgroup->meeting == 0) {
         simdgroup->is_divergent = false;
     }
-    else if (simdgroup->sites[__builtin_ctz(simdgroup->meeting)] != site) {
+    else if (simdgroup->places[__builtin_ctz(simdgroup->meeting)] != place) {
         simdgroup->is_divergent = true;
     }
-    simdgroup->sites[lane] = site;
+    simdgroup->places[lane] = place;
     simdgroup->meeting |= bit;
 }
 

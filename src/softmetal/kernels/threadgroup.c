@@ -347,14 +347,17 @@ threadgroup_barrier(soft_u32 mem_flags, const void *site)
 }
 
 SOFT_ON_FIBER static soft_u32
-simd_exchange(const void *bytes, soft_u32 nbytes, const soft_u8 **values, const void *site)
+simd_exchange(const void *bytes, soft_u32 nbytes, const soft_u8 **values, const void *site,
+              soft_u32 order)
 {
     soft_threadgroup *group = running;
     soft_simdgroup *simdgroup = &group->simdgroups[group->simdgroup];
     if (group->run->is_checked) {
         soft_check_room(site);
     }
-    soft_simdgroup_come(simdgroup, group->lane, bytes, nbytes, site);
+    simdgroup->sites[group->lane] = site;
+    soft_simdgroup_come(simdgroup, group->lane, bytes, nbytes,
+                        order != 0 ? order : (uintptr_t)site);
     let_others_run(group);
     *values = soft_simdgroup_values(simdgroup, nbytes & ~SOFT_ALL_LANES);
     return simdgroup->met;

@@ -168,8 +168,7 @@ count_lane(turn *turn, soft_u32 index, soft_u32 lane)
         return;
     }
     soft_u32 for_all = wait->kind == SOFT_WAIT_ALL_LANES ? SOFT_ALL_LANES : 0;
-    soft_simdgroup_come(simdgroup, lane, NULL, wait->nbytes | for_all,
-                        (const void *)(uintptr_t)next);
+    soft_simdgroup_come(simdgroup, lane, NULL, wait->nbytes | for_all, next);
 }
 
 /* The lanes that are ready, each run of neighbours of one next, or each alone in a shuffled order. */

@@ -15,7 +15,7 @@ run_thread(const soft_thread *thread)
         for (int word = 0; word < SOFT_SIMD_SLOT / 4; word++) {
             mine.words[word] = thread->index * 1000 + round + (soft_u32)word;
         }
-        soft_u32 lanes = RUNTIME->simd_exchange(&mine, sizeof mine, &values, SITE(1));
+        soft_u32 lanes = RUNTIME->simd_exchange(&mine, sizeof mine, &values, SITE(1), 0);
         soft_u32 from = (thread->lane + round) % SOFT_SIMD_WIDTH;
         if (round % 3 == thread->simdgroup % 3) {
             BARRIER(2); /* ends what the exchange lent: not looked at */
