@@ -12,11 +12,14 @@ from region_kernels import HEAD as HEAD_OF_RANDOM
 from region_kernels import differing_in, told_of_splits
 
 import metal_dlpack as md
+from softmetal.msl import flags
 from softmetal.msl.llvm_loops import in_order
 
 pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_kernels]
 
 EACH = 10
+#: Behind each source, so that no cache has it.
+numbers = itertools.count(random.SystemRandom().randrange(1 << 40))
 
 
 @pytest.mark.needs_no_sanitizer
@@ -76,12 +79,16 @@ LAID_OUT_ANEW = {
 }
 
 
+@pytest.mark.parametrize("more", [[], ["-mllvm", "-disable-block-placement"]], ids=["", "as LLVM writes it down"])
 @pytest.mark.parametrize("name", LAID_OUT_ANEW)
-def test_lanes_meet_in_the_order_of_the_source(name):
+def test_lanes_meet_in_the_order_of_the_source(name, more, monkeypatch):
+    for kind in ("INLINED", "SPLIT"):
+        monkeypatch.setattr(flags, kind, getattr(flags, kind) + more)
     threads, group, body = LAID_OUT_ANEW[name]
+    text = f"{HEAD_OF_RANDOM}{body} // {next(numbers)}\n"
     for seed in range(8):
         launch = {"threads": threads, "group": group}
-        assert differing_in(HEAD_OF_RANDOM + body, launch, seed, ["on fibers", "checked", "counted"]) == ""
+        assert differing_in(text, launch, seed, ["on fibers", "checked", "counted"]) == ""
 
 
 def behind(leads, start):
@@ -200,11 +207,9 @@ BODIES = {
     },
 }
 FUNCTION = f"static uint turned(threadgroup uint *t, uint v, uint l, uint n) {{ t[l] = v; {BARRIER} uint w = t[n - 1 - l]; {BARRIER} return w; }}"
-numbers = itertools.count(random.SystemRandom().randrange(1 << 40))
 
 
 def source_of(body):
-    """One that no cache has."""
     declared = "threadgroup uint t[256]; " if "turned(t" in body else ""
     return f"{HEAD}{FUNCTION}\nkernel void f(device const uint *x, device uint *out, {FACTS}) {{\n{declared}{body}\n}} // {next(numbers)}\n"
 
