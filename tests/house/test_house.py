@@ -124,7 +124,6 @@ LONGEST_FUNCTION = 60
 LONGER_FILES = {
     "_metal_dlpack_pytest.py": 560,
     "libraries.m": 561,
-    "queues.m": 507,
     "fault_calls.py": 563,
     "mlx_calls.py": 1036,
     "model.py": 632,

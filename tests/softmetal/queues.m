@@ -1,9 +1,7 @@
 /* queues.m: command buffers: order, time, lifetimes, handlers, encoders, blits. */
 #import "check.h"
 
-#include <libgen.h>
 #include <time.h>
-#include <unistd.h>
 
 static double
 seconds(void)
@@ -480,32 +478,4 @@ CASE(an_error_tells_of_encoders_where_a_descriptor_asks_for_it)
     CHECK(strcmp([[second label] UTF8String], "second") == 0);
     CHECK([second errorState] == MTLCommandEncoderErrorStatePending);
     CHECK(infos_of(fail_with_two_encoders(MTLCommandBufferErrorOptionNone)) == nil);
-}
-
-CASE(a_capture_is_of_one_folder_that_is_not_there_and_only_where_it_is_enabled)
-{
-    char folder[] = P_tmpdir "/softmetal-XXXXXX", path[64];
-    CHECK(mkdtemp(folder) != NULL);
-    snprintf(path, sizeof path, "%s/one.gputrace", folder);
-    MTLCaptureManager *manager = [MTLCaptureManager sharedCaptureManager];
-    MTLCaptureDescriptor *descriptor = [[[MTLCaptureDescriptor alloc] init] autorelease];
-    NSError *error = nil;
-    [descriptor setCaptureObject:open_device()];
-    [descriptor setDestination:MTLCaptureDestinationGPUTraceDocument];
-    [descriptor setOutputURL:[NSURL fileURLWithPath:[NSString stringWithUTF8String:path]]];
-    unsetenv("METAL_CAPTURE_ENABLED");
-    CHECK(![manager supportsDestination:MTLCaptureDestinationGPUTraceDocument]);
-    CHECK(![manager startCaptureWithDescriptor:descriptor error:&error]);
-    CHECK([error code] == MTLCaptureErrorNotSupported);
-    setenv("METAL_CAPTURE_ENABLED", "1", 1);
-    CHECK([manager startCaptureWithDescriptor:descriptor error:&error]);
-    CHECK([manager isCapturing] && ![manager startCaptureWithDescriptor:descriptor
-                                                                  error:&error]);
-    CHECK([error code] == MTLCaptureErrorAlreadyCapturing);
-    [manager stopCapture];
-    CHECK(![manager isCapturing]);
-    CHECK(![manager startCaptureWithDescriptor:descriptor error:&error]);
-    CHECK([error code] == MTLCaptureErrorInvalidDescriptor);
-    snprintf(path, sizeof path, "%s/one.gputrace/commands.txt", folder);
-    CHECK(unlink(path) == 0 && rmdir(dirname(path)) == 0 && rmdir(folder) == 0);
 }
