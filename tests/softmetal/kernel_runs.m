@@ -458,7 +458,7 @@ CASE(what_is_no_image_is_refused_with_a_sentence)
     CHECK(open_image("no_image") == NULL);
     CHECK(strstr(error, "no_image.so is not a compiled kernel.") != NULL);
     CHECK(open_image("other_abi") == NULL);
-    CHECK(strstr(error, "has version 6 of the interface, and this run time version 4") != NULL);
+    CHECK(strstr(error, "has version 6 of the interface, and this run time version 5") != NULL);
 }
 
 CASE(an_image_that_is_open_twice_lives_until_the_last_release)
