@@ -24,15 +24,18 @@ class Parameter:
     condition: tuple[str, ...]  # the words of its [[function_constant(...)]]
 
 
-def bind(tokens: Tokens, opening: int, integers: Integers, named: Mapping[str, list[str]]) -> list[Parameter]:
+def bind(
+    tokens: Tokens, opening: int, last: int, integers: Integers, named: Mapping[str, list[str]]
+) -> list[Parameter]:
     """The parameters after the `(` at `opening`.  Raises SourceError for one that nothing can be bound to.
 
-    named: the address spaces that a typedef's name stands for.
+    last: the word that ends the function.  named: the address spaces that a typedef's name stands for.
     """
     parameters = written(tokens, opening, named)
+    used = set(tokens.words[tokens.partner[opening] : last])
     free = {kind: _free_indices(tokens, parameters, kind, integers) for kind in KINDS}
     return [
-        Parameter(one.name, _binder(tokens, one, free, integers), one.arguments("function_constant"))
+        Parameter(one.name, _binder(tokens, one, one.name in used, free, integers), one.arguments("function_constant"))
         for one in parameters
     ]
 
@@ -53,11 +56,11 @@ def _free_indices(tokens: Tokens, parameters: list[Written], kind: str, integers
     return (index for index in range(1 << 16) if index not in used)
 
 
-def _binder(tokens: Tokens, one: Written, free: dict[str, Iterator[int]], integers: Integers) -> str:
+def _binder(tokens: Tokens, one: Written, is_used: bool, free: dict[str, Iterator[int]], integers: Integers) -> str:
     kind = one.kind()
     thread = next((name for name in one.attributes if name in _OF_THE_THREAD), None)
     if thread is not None:
-        return f"softmetal::builtin<softmetal::{thread}>"
+        return f"softmetal::builtin<softmetal::{thread}>" if is_used else "softmetal::absent"
     if kind is None:
         raise source_error(tokens, one.first, _why_not(one))
     index = one.arguments(kind)

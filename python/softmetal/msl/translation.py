@@ -186,7 +186,9 @@ class Translation:
     def _binders(self, function: Declaration) -> list[Parameter]:
         assert function.parameters is not None
         if id(function) not in self._bound:
-            self._bound[id(function)] = bind(self._source, function.parameters, self._integers, self._named_spaces)
+            self._bound[id(function)] = bind(
+                self._source, function.parameters, function.last, self._integers, self._named_spaces
+            )
         return self._bound[id(function)]
 
     def _refuse_what_is_not_supported(self, kernel: Kernel) -> None:

@@ -135,7 +135,7 @@ template <class P> SOFTMETAL_INLINE soft_argument_facts facts_of(const char *nam
 /* The parameter `P` of one thread.  What a row shares is fetched once, by prepare; take gives
  * it to a thread. */
 struct no_argument {
-    static constexpr bool is_argument = false;
+    static constexpr bool is_argument = false, is_of_group = false;
     template <class P> SOFTMETAL_INLINE static soft_argument_facts facts(const char *) {
         return {};
     }
@@ -150,7 +150,7 @@ template <class P> SOFTMETAL_INLINE P parameter_at(void *address) {
         return static_cast<P>(address);
 }
 
-/* Nothing is bound: a function constant leaves the parameter out. */
+/* Nothing is bound: a function constant leaves the parameter out, or the kernel does not use it. */
 struct absent : no_argument {
     template <class P> SOFTMETAL_INLINE static P take(void *, const soft_thread &) {
         if constexpr (__is_pointer(P) || __is_reference(P))
@@ -162,7 +162,7 @@ struct absent : no_argument {
 
 template <soft_argument_kind kind, int index> struct argument {
     static_assert(index >= 0 && index < SOFT_MOST_BUFFERS, "a buffer's index is 0 to 30");
-    static constexpr bool is_argument = true;
+    static constexpr bool is_argument = true, is_of_group = kind == SOFT_ARGUMENT_THREADGROUP;
     template <class P> SOFTMETAL_INLINE static soft_argument_facts facts(const char *name) {
         return facts_of<P>(name, kind, index);
     }
@@ -193,7 +193,7 @@ template <class P> using bound_of = bound<metal::remove_cv_t<remove_reference_t<
 template <soft_argument_kind kind, int index, int most> struct bound_argument {
     static_assert(index >= 0 && index < most,
                   "a texture's index is 0 to 127, a sampler's 0 to 15");
-    static constexpr bool is_argument = true;
+    static constexpr bool is_argument = true, is_of_group = false;
     template <class P> SOFTMETAL_INLINE static soft_argument_facts facts(const char *name) {
         typedef typename bound_of<P>::item item;
         soft_argument_facts facts = {name, kind, false, index, 0, 8, 8};
@@ -227,6 +227,8 @@ template <int index> using sampler =
     bound_argument<SOFT_ARGUMENT_SAMPLER, index, SOFT_MOST_SAMPLERS>;
 
 template <thread_fact fact> struct builtin : no_argument {
+    static constexpr bool is_of_group =
+        fact != thread_position_in_grid && fact != threads_per_grid && fact != grid_size;
     template <class P> SOFTMETAL_INLINE static auto take(void *, const soft_thread &thread) {
         return of<metal::remove_cv_t<remove_reference_t<P>>>(thread);
     }
@@ -323,6 +325,9 @@ template <auto kernel, class... Binders> struct image {
         if (&softmetal_regions != nullptr) made.regions = &softmetal_regions;
         made.has_syncs = __start_softmetal_syncs != nullptr || made.regions != nullptr;
         made.threadgroup_nbytes = all_variables_nbytes();
+        made.is_groupless = !(Binders::is_of_group || ... || false) &&
+                            made.threadgroup_nbytes == 0 &&
+                            (made.regions != nullptr ? made.regions->is_free : !made.has_syncs);
 #if SOFTMETAL_IS_CHECKED
         softmetal_watch.sites = __start_softmetal_sites;
         softmetal_watch.sites_end = __stop_softmetal_sites;
@@ -432,6 +437,7 @@ template <auto kernel, class... Binders> struct image {
         0,                                                                                     \
         SOFTMETAL_IS_CHECKED,                                                                  \
         SOFTMETAL_IS_COUNTING,                                                                 \
+        0,                                                                                     \
         run_thread,                                                                            \
         run_rows,                                                                              \
         nullptr,                                                                               \

@@ -342,7 +342,8 @@ typedef struct soft_image {
     soft_u64 threadgroup_nbytes; /* of its variables; 0 where they are not known beforehand */
     soft_u8 has_syncs;           /* barriers or SIMD-group functions: threads take turns */
     soft_u8 is_checked;
-    soft_u8 is_counting; /* and then is_checked too: it stops where it would do harm */
+    soft_u8 is_counting;  /* and then is_checked too: it stops where it would do harm */
+    soft_u8 is_groupless; /* no thread knows, or shares, anything of its threadgroup */
     void (*run_thread)(const soft_thread *thread);
     /* `count` threads along x from this one on, one after the other, and as many of each of the rows
      * behind it; not for has_syncs */

@@ -197,26 +197,58 @@ work_alone(work *work, soft_threadgroup *group, uint64_t begin_ns)
     return false;
 }
 
-/* Others are woken if the kernel's last launch says that it pays, or this one does by lasting. */
+/* Where threads know nothing of their threadgroup, let several, beside each other along x, be one: its
+ * rows are longer.  Together they last no longer than a short launch, if each lasts as in the last one,
+ * and each OS thread finds as many as it needs to end when the others do. */
 static void
-run_plain(work *work, soft_threadgroup *group, uint64_t *group_ns)
+join_groups(work *work, soft_launch *joined, uint64_t group_ns)
 {
-    uint64_t count = work->run.group_count;
-    work->threads = count > 1 ? pool_size() : 1;
-    if (work->threads == 1) {
+    const soft_run *run = &work->run;
+    const soft_launch *launch = run->launch;
+    if (!run->image->is_groupless || run->shuffle.order != SOFT_ORDER_FIRST || group_ns == 0) {
+        return;
+    }
+    uint64_t count =
+        SOFT_MOST_THREADS / (launch->group[0] * launch->group[1] * launch->group[2]);
+    uint64_t share = run->group_count / (uint64_t)(SHARES * work->threads);
+    count = count < share ? count : share;
+    count = count < ALONE_NS / group_ns ? count : ALONE_NS / group_ns;
+    if (count < 2) {
+        return;
+    }
+    *joined = *launch;
+    joined->group[0] *= (soft_u32)count;
+    joined->groups[0] = (launch->groups[0] - 1) / (soft_u32)count + 1;
+    work->run.group_count = run->group_count / launch->groups[0] * joined->groups[0];
+    work->run.launch = joined;
+}
+
+/* Others are woken if the kernel's last launch says that it pays, or this one does by lasting.
+ * `last_ns`: what a threadgroup of the last one took; 0: there was none. */
+static void
+run_plain(work *work, soft_threadgroup *group, uint64_t *last_ns)
+{
+    uint64_t all = work->run.group_count;
+    work->threads = all > 1 ? pool_size() : 1;
+    if (all == 1) {
         work_off(work, group);
         return;
     }
-    uint64_t expected_ns = __atomic_load_n(group_ns, __ATOMIC_RELAXED);
-    uint64_t begin_ns = soft_monotonic_ns();
-    bool is_shared = expected_ns > 2 * ALONE_NS / count;
-    if (is_shared || work_alone(work, group, begin_ns)) {
+    uint64_t begin_ns = soft_monotonic_ns(),
+             group_ns = __atomic_load_n(last_ns, __ATOMIC_RELAXED);
+    soft_launch joined;
+    join_groups(work, &joined, group_ns);
+    bool is_shared = work->threads > 1 && group_ns > 2 * ALONE_NS / all;
+    if (work->threads == 1) {
+        work_off(work, group);
+    }
+    else if (is_shared || work_alone(work, group, begin_ns)) {
         work_together(work, group);
         is_shared = true;
     }
     uint64_t lasted_ns = soft_monotonic_ns() - begin_ns;
-    uint64_t workers = is_shared ? (uint64_t)work->threads : 1;
-    __atomic_store_n(group_ns, lasted_ns * workers / count, __ATOMIC_RELAXED);
+    group_ns = lasted_ns * (uint64_t)(is_shared ? work->threads : 1) / all;
+    __atomic_store_n(last_ns, group_ns != 0 ? group_ns : 1, __ATOMIC_RELAXED);
 }
 
 /* On this OS thread alone, one threadgroup after the other. */
