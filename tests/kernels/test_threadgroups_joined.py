@@ -29,7 +29,7 @@ def test_each_thread_runs_once_where_it_is(axes, body):
     kernel, choose = md.kernel(source), random.Random(axes)
     for _ in range(150):
         group = [choose.choice([1, 2, 3, 7, 8, 16, 32, 33][: 8 - 2 * axes + 2]) for _ in range(axes)]
-        threads = [choose.randrange(1, [4000, 90, 20][axes - 1]) for _ in range(axes)]
+        threads = [choose.randrange(1, [40000, 90, 20][axes - 1]) for _ in range(axes)]
         shape = (1,) * (3 - axes) + tuple(threads[::-1])
         count, out = md.zeros(shape, "uint32"), md.zeros(shape, "uint32")
         steps = 2 + shape[0] if body else 0
