@@ -171,6 +171,11 @@ def test_what_a_kernel_calls_has_its_body():
         ),
         ("uint3 i [[ thread_position_in_grid ]]", [IN_GRID]),
         (
+            "uint3 j [[thread_position_in_grid]], uint3 i [[threads_per_grid]]",
+            ["softmetal::absent", IN_GRID.replace("thread_position_in", "threads_per")],
+        ),
+        ("uint3 [[thread_position_in_grid]]", ["softmetal::absent"]),
+        (
             "device int *x [[buffer(1), function_constant(flag)]]",
             ["metal::conditional_t<bool(flag), softmetal::buffer<1>, softmetal::absent>"],
         ),
@@ -180,10 +185,11 @@ def test_what_a_kernel_calls_has_its_body():
     ],
 )
 def test_what_binds_a_parameter(parameters, expected):
+    """Of a kernel that uses its `i`, and no other that tells of a thread."""
     many = ", ".join(f"E{i}" for i in range(9))
     enums = f"enum {{ FIRST, SECOND, THIRD }}; enum {{ TEN = 4 | 16, {many}, LAST }};"
     types = "typedef threadgroup float *P; using Q = const device float *;"
-    source = f"constant constexpr int N = 4; {enums} {types} kernel void f({parameters}) {{}}"
+    source = f"constant constexpr int N = 4; {enums} {types} kernel void f({parameters}) {{ i; }}"
     assert binders(source) == expected
 
 
