@@ -149,6 +149,20 @@ def test_what_a_kernel_calls_has_its_body():
     assert "+ 3;" not in k and "= 7;" in k
 
 
+@pytest.mark.parametrize(
+    "text", ["__attribute__((noinline))", "__attribute__((unused, __noinline__))", "[[gnu::noinline]]"]
+)
+def test_a_function_that_is_not_to_be_inlined_is(text):
+    assert "noinline" not in cpp(f"{text} static int f(int x) {{ return x; }}")
+
+
+@pytest.mark.parametrize(
+    "text", ["int noinline; int g(int x) { return f(noinline); }", "int noinline; int x __attribute__;"]
+)
+def test_nothing_else_is_changed_for_its_name(text):
+    assert cpp(text).count("noinline") == text.count("noinline")
+
+
 # ---- parameters ----
 
 

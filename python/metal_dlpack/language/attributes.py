@@ -55,7 +55,7 @@ def let_inline(tokens: Tokens) -> None:
     for at in range(len(words)) if _NOT_INLINE.intersection(words) else ():
         if words[at] in {"__attribute__", "__declspec"} or is_attribute(tokens, at):
             opening = at if words[at] == "[" else at + 1
-            for inside in range(opening, tokens.partner[opening]):
+            for inside in range(opening, tokens.partner.get(opening, opening)):
                 words[inside] = "unused" if words[inside] in _NOT_INLINE else words[inside]
 
 
