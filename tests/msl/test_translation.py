@@ -199,7 +199,7 @@ def test_nothing_else_is_changed_for_its_name(text):
     ],
 )
 def test_what_binds_a_parameter(parameters, expected):
-    """Of a kernel that uses its `i`, and no other that tells of a thread."""
+    """The kernel uses its `i`, and nothing else that tells of a thread."""
     many = ", ".join(f"E{i}" for i in range(9))
     enums = f"enum {{ FIRST, SECOND, THIRD }}; enum {{ TEN = 4 | 16, {many}, LAST }};"
     types = "typedef threadgroup float *P; using Q = const device float *;"
