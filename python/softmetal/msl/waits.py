@@ -6,8 +6,9 @@ What it waits by and asks for are calls of functions that softmetal_runtime.h de
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 
 from .llvm_function import Block, Instruction, read_blocks
 from .llvm_loops import LABEL, in_order, leads_of
@@ -19,6 +20,7 @@ INDEX = POSITION[3]
 _ENTRY = "v11"
 SPOKEN = re.compile(r"@_ZN9softmetalL?\d+(wait_for_group|wait_for_lanes|lane_of_thread|lane_values|variable_address)E")
 _WAITS_FOR_LANES = re.compile(r"(.*\bcall .*@_ZN9softmetal\d+wait_for_lanesE\w+\(.*\bi32 (?:noundef )?)0(\).*)")
+_FUNCTION = re.compile(r"^define .*?^\}$", re.MULTILINE | re.DOTALL)
 _NUMBER = re.compile(r"i\d+ (?:noundef )?(-?\d+)")
 _VARIABLE = re.compile(r'asm sideeffect "[^"]*softmetal_variables')
 _PLACE = re.compile(r"getelementptr .*?, ptr (%[^ ,]+)")
@@ -128,34 +130,23 @@ def tell_order(text: str) -> str:
 
     Where lanes of branches that part wait at several places, those of the first one go on; LLVM lays code out anew.
     """
-    made: list[str] = []
-    body: list[str] | None = None
-    count = 0
-    for line in text.split("\n"):
-        if line.startswith("define "):
-            body = []
-        elif line == "}" and body is not None:
-            count = _tell_order(body, count)
-            made += body
-            body = None
-        (made if body is None else body).append(line)
-    return "\n".join(made)
+    numbers = count(1)
+    return _FUNCTION.sub(lambda found: "\n".join(_told_order(found[0].split("\n"), numbers)), text)
 
 
-def _tell_order(body: list[str], count: int) -> int:
-    """The same of a function's lines, of which the first one begins it; returns the last wait's number."""
+def _told_order(lines: list[str], numbers: Iterator[int]) -> list[str]:
+    """The same of a function's lines, of which the first one begins it."""
     waits: dict[str, list[int]] = {}
     label = ""
-    for at, line in enumerate(body):
+    for at, line in enumerate(lines):
         if (found := LABEL.match(line)) is not None:
             label = found[1]
         elif _WAITS_FOR_LANES.match(line):
             waits.setdefault(label, []).append(at)
-    for label in in_order(leads_of(body[1:])) if waits else ():
+    for label in in_order(leads_of(lines[1:])) if waits else ():
         for at in waits.get(label, ()):
-            count += 1
-            body[at] = _WAITS_FOR_LANES.sub(rf"\g<1>{count}\2", body[at])
-    return count
+            lines[at] = _WAITS_FOR_LANES.sub(rf"\g<1>{next(numbers)}\2", lines[at])
+    return lines
 
 
 def _leads_into(one: Instruction, known: set[str]) -> bool:

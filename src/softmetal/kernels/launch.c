@@ -229,11 +229,12 @@ static void
 run_plain(work *work, soft_threadgroup *group, uint64_t *last_ns)
 {
     uint64_t all = work->run.group_count;
-    work->threads = all > 1 ? pool_size() : 1;
     if (all == 1) {
+        work->threads = 1;
         work_off(work, group);
         return;
     }
+    work->threads = pool_size();
     uint64_t begin_ns = soft_monotonic_ns(),
              group_ns = __atomic_load_n(last_ns, __ATOMIC_RELAXED);
     soft_launch joined;
